@@ -117,6 +117,15 @@ class Candidates:
             made.append(Candidate(sha, dict(variant.params), variant.title))
         return made
 
+    def begin(self, run: Run, candidates: Sequence[Candidate], until: float) -> None:
+        """Have them compiled while something else is measured; `filtered_out` waits for that."""
+        self._filter.begin(candidates, partial(self.checkouts, run), perf_tests(run), until)
+
+    def give_up(self, candidates: Sequence[Candidate]) -> None:
+        """End that: nobody will ask for them."""
+        self._filter.give_up()
+        self.release(candidate.sha for candidate in candidates)
+
     def filtered_out(
         self, run: Run, candidates: Sequence[Candidate], until: float
     ) -> Mapping[str, str]:

@@ -214,6 +214,8 @@ class Effects:
         if self.diagnostician is not None:
             budget = budget.before_diagnosis()
         budgeted = BudgetedCalibration(self.judge, run.baseline, budget)
+        if self.scouts and budgeted.holds_all:
+            self._scouting.begin(run, self._scouting.due(run))
         checkout = self.candidates.checkout(run, run.incumbent_sha)
         outcome = budgeted.measure(checkout, deadline_in(run.options.iteration_timeout_s))
         if isinstance(outcome, Failure):
@@ -251,6 +253,7 @@ class Effects:
             return Calibrated(outcome, subset=run.subset)
         if self.scouts and (entries := self._scouting.due(run)):
             return self._scouting.gather(run, entries)
+        self._scouting.give_up()
         answer = self._asking.ask(run)
         if isinstance(answer, Exhausted):
             return self._stop(run, answer.stop, answer.reason)
@@ -360,6 +363,7 @@ class Effects:
 
     def finish(self, run: Run) -> Event:
         """The last word: best against origin, and kept steps that are in doubt once more."""
+        self._scouting.give_up()
         return Finishing(self.judge, self.candidates).finish(run)
 
     def _is_over(self, run: Run) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ from agent.events import (
     Skipped,
     StopReason,
 )
+from agent.evidence.duplicates import CompiledCommit
+from agent.harness.processes.worker_session import Checkout
 from agent.journal import read
 from agent.loop import drive
 from agent.measuring.decision import Status
@@ -32,7 +37,13 @@ from agent.session import begin, opened
 from agent.state import Phase, Run
 from tests.support.repo import changed, git, isolate, make_repo, snapshot
 from tests.support.scenario import ENTRIES, ORIGIN
-from tests.support.scripted import KERNEL, ScriptedEntry, ScriptedLineUps, ScriptedRun
+from tests.support.scripted import (
+    KERNEL,
+    ScriptedCompiler,
+    ScriptedEntry,
+    ScriptedLineUps,
+    ScriptedRun,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +105,78 @@ def test_what_was_looked_at_is_committed_once_and_ranked_by_that_look(tmp_path: 
     assert ranked == [pytest.approx(each, abs=1e-6) for each in (0.3, 0.2, 0.1)]
     refs = git(tmp_path / "repo", "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
     assert refs.count("major") == 3
+
+
+@dataclass
+class Telling(ScriptedCompiler):
+    """Notes how many it is asked for, and whether something is measured meanwhile."""
+
+    asked: list[tuple[int, bool]] = field(default_factory=list)
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+    def compile(
+        self,
+        checkouts: Sequence[Checkout],
+        tests: Sequence[str],
+        until: float = math.inf,
+        given_up: threading.Event | None = None,
+    ) -> tuple[CompiledCommit | None, ...]:
+        self.asked.append((len(checkouts), given_up is not None))
+        if given_up is not None and not self.is_over.is_set():
+            given_up.wait(60)
+            return (None,) * len(checkouts)
+        compiled = super().compile(checkouts, tests)
+        texts = [(checkout.root / checkout.kernel).read_text() for checkout in checkouts]
+        return tuple(
+            found and replace(found, sequence=text)  # no two compile to the same
+            for found, text in zip(compiled, texts, strict=True)
+        )
+
+
+def compiled_beside_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: Telling, **options: Any
+) -> tuple[Run, list[Event], ScriptedRun]:
+    """A run to its end where there are processors to spare, and its events."""
+    monkeypatch.setattr("agent.scouting.processors", lambda: 16)
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (), Options(**options), entries=ENTRIES, compiler=compiler)
+    run = scripted.finish()
+    return run, [line.event for line in read(scripted.folder / "journal.jsonl")], scripted
+
+
+def test_what_will_be_looked_at_is_compiled_while_the_noise_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: the run goes on with those commits, as it would have made them later."""
+    compiler = Telling()
+    compiler.is_over.set()
+    run, events, scripted = compiled_beside_calibration(tmp_path, monkeypatch, compiler)
+    gathered = next(event for event in events if isinstance(event, Gathered))
+    found = [candidate for each in gathered.proposals for candidate in each.candidates]
+    assert compiler.asked[:2] == [(10, True), (1, False)]  # the second is the incumbent
+    assert [beside for _, beside in compiler.asked].count(True) == 1
+    assert [(row.optimization, row.status.value) for row in run.rows[1:3]] == [
+        ("major (factor=0.7)", "keep"),
+        ("after-it (factor=0.9)", "keep"),
+    ]
+    shas = {sha[:40] for sha in git(scripted.repo, "for-each-ref").splitlines()}
+    assert shas.issuperset(candidate.sha for candidate in found)
+
+
+def test_what_is_compiled_for_nobody_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that stops after its calibration waits for no compiler, and leaves no worktree."""
+    compiler = Telling()
+    begin = time.monotonic()
+    run, events, scripted = compiled_beside_calibration(
+        tmp_path, monkeypatch, compiler, max_iterations=0
+    )
+    assert time.monotonic() - begin < 30
+    assert run.stopped is not None and not any(isinstance(e, Gathered) for e in events)
+    assert [beside for _, beside in compiler.asked] == [True]
+    left = git(scripted.repo, "worktree", "list").splitlines()
+    assert not [line for line in left if "/kernel-1/" in line and "candidate" in line]
 
 
 def test_after_a_large_gain_all_that_is_left_is_looked_at_again(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ The job is one JSON object:
     compile_s        seconds for one compile
     timeout_s        seconds for everything
     at_once          how many compiles run at a time
+    nice             how far they give way to other processes; not at all where it is left out
     tuned            where a run keeps what Triton's tuners chose for its first text, if it does: of
                      a tuner that has been at work the best configs alone are compiled
     assumed          what to compile where no test launches a kernel: `module` and `kernels`, as in
@@ -83,6 +84,7 @@ TIMING = {"tile_bench", "benchmark"}
 
 def main(job: Message) -> None:
     """Run the tests, then compile what they launched."""
+    os.nice(job.get("nice", 0))
     os.chdir(job["cwd"])
     sys.path[:0] = job["sys_path"]
     given = os.environ.get("PYTHONPATH")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -239,7 +240,11 @@ class ScriptedCompiler:
     """Compiles a kernel to its text without comments; `BROKEN = True` does not compile."""
 
     def compile(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
+        self,
+        checkouts: Sequence[Checkout],
+        tests: Sequence[str],
+        until: float = math.inf,
+        given_up: threading.Event | None = None,
     ) -> tuple[CompiledCommit | None, ...]:
         return tuple(
             CompiledCommit((_compiled(_text(c)),), "once", complete=True) for c in checkouts

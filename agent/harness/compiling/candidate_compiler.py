@@ -10,11 +10,13 @@ import itertools
 import math
 import select
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -38,13 +40,23 @@ AHEAD = 64
 thirty for each value of its key."""
 FEWEST_AT_ONCE, MOST_AT_ONCE = 8, 16
 """Each is a process; several take turns on a processor where there are few."""
+BESIDE_SHARE = 1 / 2
+"""Of the processors, those that are used while something else is measured."""
+BESIDE_NICE = 10
+"""How much less of a processor that two want a compile gets then."""
+GIVEN_UP_AFTER_S = 0.2
+"""How long it takes at most until it is seen that nobody wants a compile any more."""
 
 
 class CandidateCompiler(Protocol):
     """What the loop asks of a compiler."""
 
     def compile(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
+        self,
+        checkouts: Sequence[Checkout],
+        tests: Sequence[str],
+        until: float = math.inf,
+        given_up: threading.Event | None = None,
     ) -> tuple[CompiledCommit | None, ...]:
         """What each checkout compiles to; None where that could not be found out.
 
@@ -52,6 +64,8 @@ class CandidateCompiler(Protocol):
             checkouts: where the kernel and its tests lie.
             tests: files or node ids of the perf tests.
             until: when it must be over, by the monotonic clock; what is not done is inconclusive.
+            given_up: with it something is measured meanwhile, to which the compilers give way;
+                set, it ends them.
         """
 
 
@@ -84,24 +98,33 @@ class ForkedCompiler:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def compile(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
+        self,
+        checkouts: Sequence[Checkout],
+        tests: Sequence[str],
+        until: float = math.inf,
+        given_up: threading.Event | None = None,
     ) -> tuple[CompiledCommit | None, ...]:
         """Compile what the tests of each checkout launch; they run on tensors without storage.
 
         As one is done another begins, and what was compiled is read meanwhile.
         """
         at_once = min(MOST_AT_ONCE, max(FEWEST_AT_ONCE, processors()))
+        if given_up is not None:
+            at_once = min(MOST_AT_ONCE, max(1, int(BESIDE_SHARE * processors())))
         share = max(1, processors() // max(1, min(at_once, len(checkouts))))
         wanted = replace(self.wanted, most_at_once=min(self.wanted.most_at_once, share))
+        start = partial(self._start, tests, wanted, until, 0 if given_up is None else BESIDE_NICE)
         waiting, running = deque(enumerate(checkouts)), list[_Begun]()
         found: dict[int, Future[CompiledCommit | None]] = {}
         with ThreadPoolExecutor(at_once) as readers:
             while waiting or running:
+                if given_up is not None and given_up.is_set():
+                    _end_all(running)
+                    break
                 while waiting and len(running) < at_once:
-                    place, checkout = waiting.popleft()
-                    if begun := self._start(place, checkout, tests, wanted, until):
+                    if begun := start(*waiting.popleft()):
                         running.append(begun)
-                for each in _done(running):
+                for each in _done(running, math.inf if given_up is None else GIVEN_UP_AFTER_S):
                     running.remove(each)
                     ended = end(each.worker, each.scratch, each.deadline)
                     found[each.place] = readers.submit(self._read, wanted, until, each, ended)
@@ -109,11 +132,12 @@ class ForkedCompiler:
 
     def _start(
         self,
-        place: int,
-        checkout: Checkout,
         tests: Sequence[str],
         wanted: Wanted,
         until: float,
+        nice: int,
+        place: int,
+        checkout: Checkout,
     ) -> _Begun | None:
         """None where there is no time for it, or it cannot be started."""
         left_s = until - time.monotonic()
@@ -124,7 +148,7 @@ class ForkedCompiler:
         try:
             log = self.logs / f"compile-{next(self._numbers):04d}.log"
             scratch = Path(folder.name)
-            worker = fork(self.server, checkout, tests, wanted, timeout_s, scratch, log)
+            worker = fork(self.server, checkout, tests, wanted, timeout_s, scratch, log, nice)
         except Exception as problem:
             folder.cleanup()
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
@@ -152,12 +176,19 @@ class ForkedCompiler:
             log.write(f"{text}\n")
 
 
-def _done(running: Sequence[_Begun]) -> list[_Begun]:
-    """Those that have answered, have ended or are late; waits until there is one."""
+def _end_all(running: Sequence[_Begun]) -> None:
+    for each in running:
+        each.worker.abandon()
+        each.folder.cleanup()
+
+
+def _done(running: Sequence[_Begun], patience_s: float) -> list[_Begun]:
+    """Those that have answered, have ended or are late; there may be none after that patience."""
     if not running:
         return []
     left_s = max(0.0, min(each.deadline for each in running) - time.monotonic())
-    ready = set(select.select([each.worker for each in running], [], [], left_s)[0])
+    workers = [each.worker for each in running]
+    ready = set(select.select(workers, [], [], min(left_s, patience_s))[0])
     now = time.monotonic()
     return [each for each in running if each.worker in ready or each.deadline <= now]
 
@@ -170,6 +201,7 @@ def fork(
     timeout_s: float,
     scratch: Path,
     log: Path,
+    nice: int = 0,
 ) -> WorkerProcess:
     """Start compiling what the tests of a checkout launch, in a process that has imported it all.
 
@@ -184,10 +216,11 @@ def fork(
         timeout_s: for all of it.
         scratch: an empty folder for the job, its answers and its temporary files.
         log: file for the output.
+        nice: how far it gives way to other processes.
     """
     job, variables = prepare(checkout, tests, wanted, timeout_s, scratch)
     kept = KeptFolders(scratch / "tuned", scratch / "caches")  # packages make theirs when imported
-    job["answers"] = str(scratch / "answers")
+    job |= {"answers": str(scratch / "answers"), "nice": nice}
     write, found = [scratch], {}
     if wanted.backend == "triton":
         file = checkout.root / checkout.kernel

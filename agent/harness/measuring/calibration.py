@@ -55,6 +55,13 @@ class BudgetedCalibration:
         """Begin with all tests."""
         self._costs = tuple(self.baseline.costs)
 
+    @property
+    def holds_all(self) -> bool:
+        """Whether the budget is expected to hold all configs; where the user chose some, not."""
+        cost = PairCost.expected(self._costs, self.baseline.start_s)
+        fits = cost.pair_s(None) <= self.budget.pair_s(self.budget.calibration_s)
+        return fits and not self.baseline.compared
+
     def measure(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         """Compare a checkout with itself, on as many configs as fit.
 
@@ -79,7 +86,7 @@ class BudgetedCalibration:
             self._take(of_names(self._costs, self.baseline.compared))
             return self.judge.calibrate(checkout, deadline, until=until)
         cost = PairCost.expected(self._costs, self.baseline.start_s)
-        if cost.pair_s(None) > self.budget.pair_s(self.budget.calibration_s):
+        if not self.holds_all:
             most_pair_s = TRIAL_SHARE * self.budget.calibration_s
             self._take(cost.fitting(most_pair_s, self.baseline.kernels))
         else:

@@ -1,4 +1,7 @@
-"""The parent's side of the fork server: starts it, forks workers, kills those past a deadline."""
+"""The parent's side of the fork server: starts it, forks workers, kills those past a deadline.
+
+Several threads may have workers of one server: what the server tells is noted for all of them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +34,8 @@ START_TIMEOUT_S = 180.0
 """Importing torch, Triton and cuda.tile from a cold disk takes a while."""
 EXIT_TIMEOUT_S = 10.0
 PRELOAD_TIMEOUT_S = 300.0
+TURN_S = 0.05
+"""For so long one thread listens to the server before another one may."""
 
 
 class ForkServer:
@@ -64,6 +70,7 @@ class ForkServer:
         self._exits: dict[str, int] = {}
         self._why: dict[str, str] = {}
         self._retired: dict[str, float] = {}
+        self._listening = threading.Lock()
         # Short: a Unix socket's path, which programs make below it, has 108 bytes.
         self._scratch = tempfile.mkdtemp(prefix="tile-agent-")
         variables = {**environment, SCRATCH: self._scratch, "TMPDIR": self._scratch}
@@ -186,13 +193,8 @@ class ForkServer:
 
     def exit_code(self, mark: str, timeout_s: float) -> int | None:
         """The exit code of a worker, below zero for a signal; None while it is alive."""
-        deadline = time.monotonic() + timeout_s
-        while mark not in self._exits:
-            event = self._event(max(0.0, deadline - time.monotonic()))
-            if event is None:
-                return None
-            self._note(event)
-        return self._exits[mark]
+        self._listen(lambda: mark in self._exits, timeout_s)
+        return self._exits.get(mark)
 
     def pid_of(self, mark: str) -> int:
         """The process of a worker, as the server knows it: no worker is asked.
@@ -200,13 +202,27 @@ class ForkServer:
         Raises:
             WorkerDied: the server is gone, or hangs.
         """
-        deadline = time.monotonic() + EXIT_TIMEOUT_S
-        while mark not in self._pids:
-            event = self._event(max(0.0, deadline - time.monotonic()))
-            if event is None:
-                raise WorkerDied("the fork server does not answer")
-            self._note(event)
+        self._listen(lambda: mark in self._pids, EXIT_TIMEOUT_S)
+        if mark not in self._pids:
+            raise WorkerDied("the fork server does not answer")
         return self._pids[mark]
+
+    def _listen(self, is_told: Callable[[], bool], timeout_s: float) -> None:
+        """Note what the server tells until that is among it, it is gone, or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while not is_told():
+            left_s = max(0.0, deadline - time.monotonic())
+            with self._listening:
+                if is_told():
+                    return
+                event = self._event(min(TURN_S, left_s))
+                if event is not None:
+                    self._note(event)
+            if event is None and (left_s <= TURN_S or self._is_gone()):
+                return
+
+    def _is_gone(self) -> bool:
+        return self._control.fileno() < 0 or self._process.poll() is not None
 
     def _note(self, event: Message) -> None:
         if event["event"] == "forked":
@@ -227,7 +243,7 @@ class ForkServer:
         self._retired[mark] = now
         for other, since in list(self._retired.items()):
             if self.exit_code(other, 0.0) is not None:
-                del self._retired[other]
+                self._retired.pop(other, None)
             elif now - since > EXIT_TIMEOUT_S:
                 self.kill(other)
 
@@ -247,7 +263,7 @@ class ForkServer:
             if self.exit_code(mark, max(0.0, deadline - time.monotonic())) is None:
                 with contextlib.suppress(WorkerError):
                     self._send({"op": "kill", "id": mark})
-            del self._retired[mark]
+            self._retired.pop(mark, None)
 
     def close(self) -> None:
         """End the server and every worker."""

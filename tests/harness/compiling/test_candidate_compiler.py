@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,12 +16,19 @@ from agent.errors import UnreadableCode
 from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
 from agent.evidence.model import Artifact, NotCompiled
 from agent.harness.compiling.artifacts import Wanted, read
-from agent.harness.compiling.candidate_compiler import AHEAD, LEAST_S, ForkedCompiler, end, fork
+from agent.harness.compiling.candidate_compiler import (
+    AHEAD,
+    BESIDE_NICE,
+    LEAST_S,
+    ForkedCompiler,
+    end,
+    fork,
+)
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.worker_session import Checkout
 from tests.support.warm_python import run_python
-from tests.support.workers import start_server
+from tests.support.workers import eventually, start_server
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -389,3 +399,48 @@ def test_one_that_takes_long_holds_up_no_other(
     found = compiler.compile(roots, ("tests", "-kperf"))
     assert [each is not None and each.conclusive for each in found] == [True] * 4
     assert sorted(path.name for path in done.iterdir()) == ["0", "1", "2", "3"]
+
+
+def test_beside_a_measurement_compilers_give_way(
+    compiling_server: ForkServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("triton")
+    root = checkout(tmp_path, "triton_softmax", "root")
+    kernel = root.root / root.kernel
+    kernel.write_text(
+        f"import os\n{kernel.read_text()}\nraise ValueError(f'nice {{os.nice(0)}}')\n"
+    )
+    wanted = Wanted("triton", (90,), python="unused", has_gpu=False)
+    compiler = ForkedCompiler(compiling_server, wanted, tmp_path)
+    for given_up, nice in ((None, os.nice(0)), (threading.Event(), os.nice(0) + BESIDE_NICE)):
+        assert compiler.compile([root], ("tests", "-kperf"), given_up=given_up) == (None,)
+        assert f"ValueError: nice {nice}" in (tmp_path / "compile.log").read_text()
+
+
+def test_compilers_that_nobody_waits_for_end(compiling_server: ForkServer, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    roots = [checkout(tmp_path, "triton_softmax", f"root{n}") for n in range(3)]
+    for root in roots:
+        kernel = root.root / root.kernel
+        kernel.write_text(f"{kernel.read_text()}\nimport time\ntime.sleep(600)\n")
+    wanted = Wanted("triton", (90,), python="unused", has_gpu=False)
+    compiler, given_up = ForkedCompiler(compiling_server, wanted, tmp_path), threading.Event()
+    begin = time.monotonic()
+    with ThreadPoolExecutor(1) as thread:
+        compiling = thread.submit(compiler.compile, roots, ("tests", "-kperf"), given_up=given_up)
+        assert eventually(lambda: any(tmp_path.glob("compile-*.log")))
+        given_up.set()
+        assert compiling.result() == (None, None, None)
+    assert time.monotonic() - begin < compiler.timeout_s / 2
+    assert not (tmp_path / "compile.log").exists()  # nothing went wrong
+
+
+def test_what_gives_way_is_compiled_all_the_same(
+    compiling_server: ForkServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("triton")
+    root = checkout(tmp_path, "triton_softmax", "root")
+    wanted = Wanted("triton", (90,), python="unused", has_gpu=False)
+    compiler = ForkedCompiler(compiling_server, wanted, tmp_path)
+    (found,) = compiler.compile([root], ("tests", "-kperf"), given_up=threading.Event())
+    assert found is not None and found.conclusive and found.results

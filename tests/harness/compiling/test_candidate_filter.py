@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,11 @@ class Counting(ScriptedCompiler):
     asked: list[list[str]] = field(default_factory=list)
 
     def compile(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
+        self,
+        checkouts: Sequence[Checkout],
+        tests: Sequence[str],
+        until: float = math.inf,
+        given_up: threading.Event | None = None,
     ) -> tuple[CompiledCommit | None, ...]:
         self.asked.append([checkout.root.name for checkout in checkouts])
         if until < math.inf:

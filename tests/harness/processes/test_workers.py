@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -663,6 +664,23 @@ def test_an_end_is_not_waited_for_unless_somebody_asks(
     finally:
         asleep.resume()
     server.await_retired(20)
+    assert not descendants(server.pid)
+
+
+def test_threads_share_a_server(project: Project, server: ForkServer) -> None:
+    """Each hears of its own workers, whoever was told of them."""
+    project.write("test_kernel.py", IMPORT + "def test_die(): os._exit(7)\nimport os\n")
+
+    def die(_: int) -> str:
+        with project.arm(server) as arm:
+            with pytest.raises(WorkerDied) as ended:
+                arm.run(nodeids(arm), deadline_in(60))
+        return str(ended.value)
+
+    with ThreadPoolExecutor(4) as threads:
+        told = list(threads.map(die, range(8)))
+    assert ["code 7" in each for each in told] == [True] * 8
+    server.await_retired(10)
     assert not descendants(server.pid)
 
 
