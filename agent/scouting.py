@@ -176,7 +176,7 @@ class Scouting:
         chosen = _in_turn(groups)
         left = [candidate.sha for candidate in chosen if not _is_seen(run, candidate)]
         # What is not compiled would be in its look: the others in it would wait for that.
-        shas = sorted(left, key=lambda sha: self.candidates.compiled(run, sha) is None)
+        shas = sorted(left, key=lambda sha: self.candidates.known(sha) is None)
         pair_s = _screen_pair_s(len(shas), within_s, self._tuning_s(run))
         subset = screened_subset(run, pair_s)
         configs = subset.configs if subset and subset != run.subset else ()

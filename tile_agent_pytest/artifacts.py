@@ -19,7 +19,7 @@ The job is one JSON object:
                      keep them for later processes
     compile_s        seconds for one compile
     timeout_s        seconds for everything
-    at_once          how many compiles run at a time
+    at_once          how many compiles run at a time, and threads of torch in a fork of the server
     nice             how far they give way to other processes; not at all where it is left out
     tuned            where a run keeps what Triton's tuners chose for its first text, if it does: of
                      a tuner that has been at work the best configs alone are compiled
@@ -85,6 +85,8 @@ TIMING = {"tile_bench", "benchmark"}
 def main(job: Message) -> None:
     """Run the tests, then compile what they launched."""
     os.nice(job.get("nice", 0))
+    if torch := sys.modules.get("torch"):  # in each of several processes it would take all there is
+        torch.set_num_threads(job["at_once"])
     os.chdir(job["cwd"])
     sys.path[:0] = job["sys_path"]
     given = os.environ.get("PYTHONPATH")
