@@ -179,6 +179,24 @@ def test_what_is_compiled_for_nobody_is_ended(
     assert not [line for line in left if "/kernel-1/" in line and "candidate" in line]
 
 
+def test_nothing_is_compiled_again_to_be_looked_at(tmp_path: Path) -> None:
+    """What was cut off comes last in the looks, and holds up nobody before them."""
+
+    class CutOff(Telling):
+        """Never gets anything done."""
+
+        def compile(
+            self, checkouts: Sequence[Checkout], *rest: Any, **more: Any
+        ) -> tuple[CompiledCommit | None, ...]:
+            self.asked.append((len(checkouts), False))
+            return (None,) * len(checkouts)
+
+    compiler = CutOff()
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    ScriptedRun(repo, (), Options(max_iterations=1), entries=ENTRIES, compiler=compiler).finish()
+    assert compiler.asked == [(11, False)]  # the incumbent, and all variants
+
+
 def test_after_a_large_gain_all_that_is_left_is_looked_at_again(tmp_path: Path) -> None:
     """What bounds the kernel has moved; after a small one only what depends on it would be."""
     _, events, _ = scouted(tmp_path)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.measuring.looks import ComparisonPlan
+from agent.measuring.pair_cost import PairCost
 from agent.options import PLAYBOOK
 from agent.state import Phase, Run
 
@@ -30,6 +31,8 @@ class Forecast:
     """Of the usual number of pairs."""
     longest_comparison_s: float
     """Where it is close, and takes all of them."""
+    keep_s: float
+    """What is compared besides before a keep: the configs that comparisons leave out."""
     verification_s: float
     compile_s: float | None
     """Of its candidates; None where it is not known yet."""
@@ -51,6 +54,7 @@ class Forecast:
         return {
             "comparison_s": round(self.comparison_s, 1),
             "longest_comparison_s": round(self.longest_comparison_s, 1),
+            "keep_s": round(self.keep_s, 1),
             "verification_s": round(self.verification_s, 1),
             "compile_s": None if self.compile_s is None else round(self.compile_s, 1),
             "iteration_s": round(self.iteration_s, 1),
@@ -67,11 +71,12 @@ class Forecast:
     def _of_one(self) -> str:
         if self.seen:
             return f"an iteration takes about {self.iteration_s:.0f} s, the mean of {self.seen}"
+        before_keep = f", and before a keep {self.keep_s:.0f} s more" if self.keep_s else ""
         parts = [
             *([f"compile {self.compile_s:.0f} s"] if self.compile_s else []),
             f"verification {self.verification_s:.0f} s",
             f"comparison {self.comparison_s:.0f} s "
-            f"({self.longest_comparison_s:.0f} s where it is close)",
+            f"({self.longest_comparison_s:.0f} s where it is close{before_keep})",
         ]
         return f"an iteration takes about {self.iteration_s:.0f} s: {', '.join(parts)}"
 
@@ -122,6 +127,7 @@ def forecast(run: Run) -> Forecast | None:
     return Forecast(
         comparison_s=comparison_s,
         longest_comparison_s=most * cost.pair_s(run.subset),
+        keep_s=_keep_s(run, usual, cost),
         verification_s=verification_s,
         compile_s=run.compile_s,
         iteration_s=iteration_s,
@@ -131,6 +137,17 @@ def forecast(run: Run) -> Forecast | None:
         left_s=left_s,
         iterations=iterations,
     )
+
+
+def _keep_s(run: Run, pairs: int, cost: PairCost) -> float:
+    """What comparing the configs takes that comparisons leave out, as far as it may take."""
+    subset = run.subset
+    if subset is None or run.baseline is None or run.baseline.compared:
+        return 0.0
+    others = cost.of({*subset.left_out} - {*subset.too_large})
+    if not others.costs:
+        return 0.0
+    return min(run.options.comparison_budget_s, pairs * others.pair_s(None))
 
 
 def _unknown(run: Run) -> tuple[str, ...]:

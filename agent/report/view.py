@@ -78,6 +78,8 @@ def _now(run: Run, moment: Moment) -> str:
         where = ""
     expected = forecast(run) if run.phase is Phase.MEASURE else None
     about = f" of about {duration(expected.comparison_s)}" if expected else ""
+    if expected and expected.keep_s:
+        about += f", or {duration(expected.comparison_s + expected.keep_s)} before a keep"
     what = _PHASES[run.phase]
     if run.phase is Phase.PROPOSE and run.proposer != run.options.proposers[0]:
         what = f"{what} (the {run.proposer})"

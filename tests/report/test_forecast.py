@@ -46,10 +46,18 @@ def test_all_parts_of_an_iteration_count(budget_s: float | None, said: str) -> N
     text = str(forecast(within(budget_s)))
     assert text.startswith(
         "an iteration takes about 83 s: compile 18 s, verification 15 s, comparison 50 s "
-        "(100 s where it is close); the first one 7 s more; not known yet: looks before a choice, "
-        "ranking the variants of a sweep; "
+        "(100 s where it is close, and before a keep 120 s more); the first one 7 s more; not "
+        "known yet: looks before a choice, ranking the variants of a sweep; "
     )
     assert said in text
+
+
+def test_where_all_configs_are_compared_a_keep_takes_no_more() -> None:
+    found = forecast(replace(CALIBRATED, subset=None))
+    assert found is not None and found.keep_s == 0 and "before a keep" not in str(found)
+    chosen = replace(CALIBRATED, baseline=replace(BASELINED, compared=("c0", "c7")))
+    found = forecast(chosen)
+    assert found is not None and found.keep_s == 0  # the user left the others out
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -58,9 +66,10 @@ def test_what_is_not_known_is_said() -> None:
     found = forecast(run)
     assert found is not None and found.compile_s is None and found.first_s == 0
     assert found.unknown == ("writing by the model", "compile", "ranking the variants of a sweep")
-    assert "about 65 s: verification 15 s, comparison 50 s (100 s where it is close); not" in str(
-        found
-    )
+    assert (
+        "about 65 s: verification 15 s, comparison 50 s (100 s where it is close, and before a "
+        "keep 120 s more); not"
+    ) in str(found)
 
 
 @pytest.mark.parametrize("scout", [True, False])
