@@ -149,7 +149,7 @@ class ScriptedJudge(TimedByText):
     def leave_out(self, nodeids: Collection[str]) -> None:
         assert not nodeids
 
-    def verify_in(self, workers: int) -> None:
+    def verify_in(self, workers: int, forerun: bool = False) -> None:
         assert workers == 1
 
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:

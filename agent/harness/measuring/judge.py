@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from agent.events import Baselined
 from agent.harness.measuring.line_ups import LineUps
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
@@ -20,6 +21,10 @@ from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import Subset
 from agent.state import Run
+
+FORERUN_S = 5.0
+"""What the correctness tests of the baseline take, in one worker and with its start, before they
+are worth more workers: the eleven of a cuTile kernel take 8 to 14 s, most of it its compiler's."""
 
 
 class Judge(Protocol):
@@ -37,8 +42,9 @@ class Judge(Protocol):
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         """Of candidates too, these correctness tests must launch a kernel of the file."""
 
-    def verify_in(self, workers: int) -> None:
-        """Run a candidate's correctness tests in so many workers at once."""
+    def verify_in(self, workers: int, forerun: bool = False) -> None:
+        """Run a candidate's correctness tests in so many workers at once; others may run them, too,
+        for what they compile."""
 
     def verify(
         self,
@@ -115,11 +121,16 @@ def wrong_as_timed(judge: Judge, checkout: Checkout, deadline: float) -> Failure
     return outcome if isinstance(outcome, Failure) else None
 
 
+def is_worth_forerunners(baseline: Baselined) -> bool:
+    """Whether the tests take long enough, and write nothing that others of them may meet."""
+    return baseline.correctness_s >= FORERUN_S and not baseline.written
+
+
 def as_at_baseline(judge: Judge, run: Run) -> None:
     """Have a judge ask the tests and the configs that the baseline of a run settled on."""
     if baseline := run.baseline:
         judge.leave_out(baseline.left_out)
         judge.expect_launches(baseline.launching)
-        judge.verify_in(baseline.workers)
+        judge.verify_in(baseline.workers, is_worth_forerunners(baseline))
         judge.compare_on(run.subset)
         judge.weigh(baseline.weights)

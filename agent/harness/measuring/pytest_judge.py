@@ -132,9 +132,11 @@ class PytestJudge:
         """A result that no kernel of the file computed is not the candidate's."""
         self._verifier.launching = frozenset(nodeids)
 
-    def verify_in(self, workers: int) -> None:
-        """As many as the baseline found the tests to pass in."""
+    def verify_in(self, workers: int, forerun: bool = False) -> None:
+        """As many as the baseline found the tests to pass in; without a GPU nothing is compiled."""
         self._verifier.workers = workers
+        may_forerun = forerun and self._watch is not None
+        self._verifier.forerunners = WorkerCount.of(None).most - 1 if may_forerun else 0
 
     def verify(
         self,

@@ -1,7 +1,9 @@
 """Whether a checkout is right: by the frozen correctness tests, and by the origin's results.
 
 The candidate's worker runs the tests. Meanwhile the origin's is asked in which other layouts it can
-do the tests' calls, and compiles for them; see `other_layouts`.
+do the tests' calls, and compiles for them; see `other_layouts`. Where compilers take most of the
+tests' time, forerunners run them too, each some of them: what they compile the candidate's worker
+finds in the cache that workers over one text share. Whatever becomes of them says nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -88,6 +91,10 @@ class _LacksMemory(Exception):
         """Whether there were calls of the origin to compare its own with."""
 
 
+class _BesideForerunners(Exception):
+    """The correctness tests failed beside forerunners, which may be why."""
+
+
 @dataclass
 class Verifier:
     """Runs the correctness tests, and has what is timed examined."""
@@ -101,6 +108,8 @@ class Verifier:
     """In how many workers the tests may run at once."""
     workers: int = 1
     """In how many a candidate's do."""
+    forerunners: int = 0
+    """How many others may run them for what they compile, where that is one."""
 
     def verify(
         self,
@@ -153,12 +162,16 @@ class Verifier:
         self, plan: TestPlan, checkout: Checkout, deadline: float, *how: Any, **alone: Any
     ) -> Verification | Failure:
         """As `_verify`, once more where both want the memory at once, and again where another
-        timing does: the examiner asks them in another order then."""
+        timing does: the examiner asks them in another order then. What fails beside forerunners has
+        to fail without any."""
         while True:
             try:
                 return self._verify(plan, checkout, deadline, *how, **alone)
             except BesideAnother:
                 self._await_retired(deadline)
+            except _BesideForerunners:
+                self._await_retired(deadline)
+                alone["may_forerun"] = False
 
     def _await_retired(self, deadline: float) -> None:
         left_s = max(0.0, deadline - time.monotonic())
@@ -176,6 +189,7 @@ class Verifier:
         as_timed: bool,
         *,
         alone_with_calls: bool | None = None,
+        may_forerun: bool = True,
     ) -> Verification | Failure:
         """See `verify`.
 
@@ -184,10 +198,14 @@ class Verifier:
 
         Raises:
             _LacksMemory: the correctness tests of a candidate failed for want of it.
+            _BesideForerunners: they failed, and were not alone.
         """
         log, spent = self.new_log("verify"), SpentTime()
-        alone = origin is None or alone_with_calls is not None
+        alone = may_skip or alone_with_calls is not None
         others = 0 if alone or tunes_for_other_tests(checkout) else self.workers - 1
+        # What tunes itself chooses by the clock, and what it chose is kept.
+        is_plain = not (alone or others or tunes_itself(checkout)) and may_forerun
+        ahead = min(self.forerunners, len(plan.correctness) - 1) if is_plain else 0
         try:
             with (
                 WorkerSession(
@@ -200,6 +218,7 @@ class Verifier:
                     repeat=may_skip,
                 ) as arm,
                 sessions(self.server, checkout, plan, others, self.new_log) as beside,
+                sessions(self.server, checkout, plan, ahead, self.new_log) as forerunners,
             ):
                 with spent.on("origin"):  # it collects while the candidate's worker does
                     records = bool(alone_with_calls)
@@ -212,11 +231,18 @@ class Verifier:
                     if may_skip:
                         return self._first(plan, arm, deadline, tell)
                     looks = PassLooks(records=records, as_timed=as_timed)
-                    done = self._run(plan, arm, beside, deadline, spent, looks)
+                    try:
+                        done = self._run(plan, arm, beside, forerunners, deadline, spent, looks)
+                    except WorkerError:
+                        if ahead and time.monotonic() < deadline:
+                            raise _BesideForerunners from None
+                        raise
                 outcome = self._outcome(checkout, done, may_skip=False)
                 lacks = any(test.exception == OUT_OF_MEMORY for test in done.not_passed())
                 if origin is not None and isinstance(outcome, Failure) and lacks:
                     raise _LacksMemory(outcome, records)
+                if ahead and isinstance(outcome, Failure) and time.monotonic() < deadline:
+                    raise _BesideForerunners
                 if origin is None or isinstance(outcome, Failure):
                     return outcome
                 examine = self.examiner.examine
@@ -232,6 +258,7 @@ class Verifier:
         plan: TestPlan,
         arm: WorkerSession,
         beside: Sequence[WorkerSession],
+        forerunners: Sequence[WorkerSession],
         deadline: float,
         spent: SpentTime,
         looks: PassLooks,
@@ -245,11 +272,17 @@ class Verifier:
         mine, *theirs = shares(plan.correctness, 1 + len(beside), kept)
         arm.order(mine, deadline, **looks)
         for other, share in zip(beside, theirs, strict=True):
-            other.order(share, deadline)
+            other.order(share, deadline, as_timed=looks.get("as_timed", False))
+        for other, share in zip(forerunners, shares(mine[1:], len(forerunners) or 1), strict=False):
+            with suppress(WorkerError):
+                other.order(share, deadline)
         if records and self.examiner.has_origin and not tunes_itself(arm.checkout):
             with spent.on("origin's layouts beside tests"):
                 self.examiner.ask_ahead(arm.has_answer, deadline)
-        return joined(arm, beside, plan, deadline)
+        done = joined(arm, beside, plan, deadline)
+        for other in forerunners:
+            other.abandon()
+        return done
 
     def _first(
         self, plan: TestPlan, arm: WorkerSession, deadline: float, tell: Telling | None

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.events import Baselined
 from agent.frozen_tests import TestPlan
+from agent.harness.measuring.judge import is_worth_forerunners
 from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.side_by_side import OriginsTests, WorkerCount, shares
 from agent.harness.measuring.verifier import Verification
@@ -293,3 +296,93 @@ def test_what_tunes_for_what_is_timed_has_the_machine_for_itself(
 def test_whose_choices_are_those_of_one_test(tmp_path: Path, text: str, for_others: bool) -> None:
     write(tmp_path, {"kernel.py": text})
     assert tunes_for_other_tests(Checkout(tmp_path, (), "kernel.py")) is for_others
+
+
+FORERUN = (
+    BEGIN,
+    f"""{BEGIN}    import time
+    seen = HERE.parent / "calls"
+    end = time.monotonic() + 30
+    while x.numel() == 8 and HERE.name == "candidate" and not (HERE.parent / "alone").exists():
+        others = [line.split() for line in seen.read_text().splitlines() if "candidate" in line]
+        if len({{pid for _, pid, size in others if size != "8"}}) > 1:
+            break
+        assert time.monotonic() < end, "nobody ran ahead"
+        time.sleep(0.02)
+""",
+)
+"""The first test of a candidate waits until two others have begun with tests of their own."""
+DIES_AHEAD = (
+    BEGIN,
+    f"""{FORERUN[1]}    if 8 not in SEEN:
+        with open(HERE.parent / "calls", "a") as calls:
+            print(HERE.name, os.getpid(), x.numel(), file=calls)
+        os._exit(1)
+""",
+)
+FAILS_BESIDE = (
+    BEGIN,
+    f"""{FORERUN[1]}    if x.numel() == 48 and 8 in SEEN and not (HERE.parent / "alone").exists():
+        (HERE.parent / "alone").touch()
+        raise RuntimeError("others are in the way")
+""",
+)
+WRONG_BESIDE = (BEGIN, f"{FORERUN[1]}    (HERE.parent / 'alone').touch()\n    factor += 1\n")
+
+
+def forerun(judge: PytestJudge, origin: Checkout, edit: tuple[str, str]) -> Verification | Failure:
+    """What the judge says of a candidate whose tests others run, too."""
+    candidate = checkout(origin.root.parent / "candidate", edit)
+    judge._verifier.forerunners = 2
+    return judge.verify(candidate, deadline_in(90), origin=origin)
+
+
+@pytest.mark.parametrize("edit", [FORERUN, DIES_AHEAD], ids=["alive", "dead"])
+def test_a_candidate_runs_all_tests_itself_whatever_forerunners_do(
+    judge: PytestJudge, origin: Checkout, edit: tuple[str, str]
+) -> None:
+    found = forerun(judge, origin, edit)
+    assert isinstance(found, Verification), found
+    assert found.passed == 6
+    by_worker = sizes_by_worker(origin.root.parent, "candidate")
+    (own,) = (sizes for sizes in by_worker.values() if 8 in sizes)
+    assert set(SIZES) <= set(own) and len(by_worker) == 3
+
+
+def test_what_fails_beside_forerunners_has_to_fail_alone(
+    judge: PytestJudge, origin: Checkout
+) -> None:
+    found = forerun(judge, origin, FAILS_BESIDE)
+    assert isinstance(found, Verification), found
+    assert (origin.root.parent / "alone").exists()
+    by_worker = sizes_by_worker(origin.root.parent, "candidate")
+    assert sum(8 in sizes for sizes in by_worker.values()) == 2
+
+
+def test_what_is_wrong_is_wrong_beside_forerunners(judge: PytestJudge, origin: Checkout) -> None:
+    found = forerun(judge, origin, WRONG_BESIDE)
+    assert isinstance(found, Failure)
+    assert (found.status, found.correct) == (Status.REVERT, False)
+
+
+def test_what_tunes_itself_has_no_forerunners(judge: PytestJudge, origin: Checkout) -> None:
+    """It would choose by a clock that others hold up, and what it chose is kept."""
+    found = forerun(judge, origin, ("HERE = ", "# with triton.autotune\nHERE = "))
+    assert isinstance(found, Verification), found
+    assert len(sizes_by_worker(origin.root.parent, "candidate")) == 1
+
+
+def test_what_is_tested_as_timed_is_tested_in_all_of_them(
+    judge: PytestJudge, origin: Checkout
+) -> None:
+    candidate = checkout(origin.root.parent / "candidate")
+    judge.verify_in(WORKERS)
+    assert isinstance(judge.verify(candidate, deadline_in(60), as_timed=True), Verification)
+    assert len(sizes_by_worker(origin.root.parent, "candidate")) == WORKERS
+
+
+def test_forerunners_are_worth_it_where_the_tests_take_long_and_write_nothing() -> None:
+    long = Baselined((), 6, 1.0, correctness_s=8.0)
+    assert is_worth_forerunners(long)
+    assert not is_worth_forerunners(replace(long, correctness_s=2.0))
+    assert not is_worth_forerunners(replace(long, written=("golden.pt",)))
