@@ -77,7 +77,7 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
             json.loads(file.read_text()).get("spent_s", {})
             for file in repository.parent.glob(f"state/logs/{spec.name}-*/*-{kind}.json")
         ]
-        for kind in ("pair", "verify")
+        for kind in ("pair", "verify", "screen")
     }
     whole = [spent for spent in spent_s["verify"] if ORIGIN in spent]  # no baseline, no wrong one
     return record | {
@@ -85,6 +85,7 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
         "best_source": best.stdout,
         "log": lines,
         "pair_s": mean(spent_s["pair"]),
+        "screen_s": mean(spent_s["screen"]),
         "verify_s": mean(whole),
     }
 

@@ -1,7 +1,7 @@
 """Runs the loop with the playbook alone on kernels as people first write them. Needs an NVIDIA GPU.
 
     python -m benchmarks.playbook OUT [KERNEL ...] [--seconds-per-kernel 100] [--limit-s 540]
-    python -m benchmarks.playbook OUT [KERNEL ...] --defaults [--seconds-per-kernel 300]
+    python -m benchmarks.playbook OUT [KERNEL ...] --defaults [--seconds-per-kernel 300] [--untimed]
 
 For each kernel (`softmax`, `cutile/softmax`; `cutile` for all of these): a run of the loop in a git
 repository of its own, then origin, best, PyTorch, torch.compile and experts' versions timed side by
@@ -52,6 +52,7 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=float("inf"))
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--defaults", action="store_true")
+    parser.add_argument("--untimed", action="store_true", help="only the runs, nothing beside them")
     options = parser.parse_args()
     try:
         specs = find(options.kernels)
@@ -65,8 +66,8 @@ def main() -> int:
             if options.again:
                 results.forget(spec)
             seconds = options.seconds_per_kernel or (300.0 if options.defaults else 100.0)
-            do(spec, results, Path(work), seconds, ends, options.defaults)
-    return 0 if all(results.is_done(spec) for spec in specs) else 1
+            do(spec, results, Path(work), seconds, ends, options.defaults, not options.untimed)
+    return 0 if all(results.is_done(spec, not options.untimed) for spec in specs) else 1
 
 
 class Results:
@@ -86,9 +87,9 @@ class Results:
         record: dict[str, Any] = self._all["kernels"].get(spec.key, {})
         return record
 
-    def is_done(self, spec: Spec) -> bool:
-        """Whether it has been run and timed."""
-        return bool(self.of(spec).get("timings"))
+    def is_done(self, spec: Spec, is_timed: bool) -> bool:
+        """Whether it has been run, and timed where that is asked for."""
+        return bool(self.of(spec).get("timings" if is_timed else "best_source"))
 
     def forget(self, spec: Spec) -> None:
         """Drop what is known of a kernel."""
@@ -110,7 +111,13 @@ class Results:
 
 
 def do(
-    spec: Spec, results: Results, work: Path, seconds: float, ends: float, defaults: bool
+    spec: Spec,
+    results: Results,
+    work: Path,
+    seconds: float,
+    ends: float,
+    defaults: bool,
+    is_timed: bool,
 ) -> None:
     """Run and time one kernel, as far as that is not done and the time allows.
 
@@ -121,10 +128,12 @@ def do(
         seconds: the time budget of the run, or when one with the defaults is ended.
         ends: when all has to be over, by the monotonic clock.
         defaults: the run is to end by itself.
+        is_timed: time its versions after that.
     """
     record = results.of(spec)
     if "best_source" not in record:
-        budget_s = min(seconds, ends - time.monotonic() - FINISH_S - TIMING_S)
+        timing_s = TIMING_S if is_timed else 0.0
+        budget_s = min(seconds, ends - time.monotonic() - FINISH_S - timing_s)
         if budget_s < LEAST_RUN_S:
             print(f"{spec.key}: no time left", flush=True)
             return
@@ -132,7 +141,7 @@ def do(
         limits = Limits(None if defaults else budget_s, budget_s + FINISH_S)
         record = run_loop(spec, work, limits)
         results.put(spec, record)
-    if "best_source" in record and "timings" not in record:
+    if is_timed and "best_source" in record and "timings" not in record:
         left_s = max(ends - time.monotonic(), 1)
         results.put(spec, record | time_versions(spec, record["best_source"], work, left_s))
     print("\n".join(lines_about(spec, results.of(spec))), flush=True)
@@ -166,6 +175,8 @@ def lines_about(spec: Spec, record: dict[str, Any]) -> list[str]:
     """A kernel's outcome, for whoever watches."""
     if problem := record.get("problem") or record.get("untimed"):
         return [f"{spec.key}: {problem}"]
+    if "timings" not in record:
+        return [f"{spec.key}: {record.get('log', ['nothing'])[-1]}"]
     return [
         f"{spec.key} {timing['config']}: "
         + ", ".join(
