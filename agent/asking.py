@@ -22,17 +22,6 @@ from agent.syntax import Source
 
 
 @dataclass(frozen=True)
-class CommittedProposal:
-    """A proposal as commits, which nobody has looked at."""
-
-    proposal: Proposal
-    """Without the variants that need not be tried."""
-    known: tuple[FilteredOut, ...]
-    """Those."""
-    candidates: tuple[Candidate, ...]
-
-
-@dataclass(frozen=True)
 class Asking:
     """One proposer after the other, and the commits that candidates become."""
 
@@ -80,49 +69,35 @@ class Asking:
             return Skipped(proposal.optimization, reason, proposal.usage, by_look)
         if known := run.gathered.get(proposal.optimization):
             return known
-        (made,) = self.filtered(run, self.written(run, subject, [proposal]))
+        (made,) = self.committed(run, subject, [proposal])
         return made
 
-    def written(
-        self, run: Run, subject: Subject, proposals: Sequence[Proposal]
-    ) -> tuple[CommittedProposal, ...]:
-        """The variants of each proposal as commits, but for those that need not be tried.
+    def committed(
+        self, run: Run, subject: Subject, proposals: Sequence[Proposal], until: float = math.inf
+    ) -> tuple[Proposed | Skipped, ...]:
+        """What becomes of each proposal: its variants as commits, or why none is worth a run.
 
         Args:
             run: as it is now.
-            subject: the incumbent, which all are for.
-            proposals: with one variant or more.
+            subject: the incumbent.
+            proposals: all for it; they are compiled together.
+            until: when compiling must be over, by the monotonic clock.
         """
         text = subject.source.text
         untried = [self.candidates.untried(run, text, each) for each in proposals]
         untried = [self._launchable(run, text, *each) for each in untried]
-        return tuple(
-            CommittedProposal(proposal, known, tuple(self.candidates.commit(run, proposal)))
-            for proposal, known in untried
-        )
-
-    def filtered(
-        self, run: Run, written: Sequence[CommittedProposal], until: float = math.inf
-    ) -> tuple[Proposed | Skipped, ...]:
-        """What becomes of each: what is left of it, or why nothing is worth a run.
-
-        Args:
-            run: as it is now.
-            written: all on its incumbent; they are compiled together.
-            until: when compiling must be over, by the monotonic clock.
-        """
-        out = self._filtered_out(run, [c for each in written for c in each.candidates], until)
+        commits = [self.candidates.commit(run, proposal) for proposal, _ in untried]
+        out = self._filtered_out(run, [one for some in commits for one in some], until)
         made: list[Proposed | Skipped] = []
-        for each in written:
-            why = [FilteredOut(c.title, out[c.sha]) for c in each.candidates if c.sha in out]
-            passed = (*each.known, *why)
-            if len(why) == len(each.candidates):
-                reason = in_short(tuple(found.reason for found in passed))
-                proposal = each.proposal
+        for (proposal, known), candidates in zip(untried, commits, strict=True):
+            why = [FilteredOut(c.title, out[c.sha]) for c in candidates if c.sha in out]
+            passed = (*known, *why)
+            if len(why) == len(candidates):
+                reason = in_short(tuple(each.reason for each in passed))
                 made.append(Skipped(proposal.optimization, reason, proposal.usage))
                 continue
-            chosen = tuple(c for c in each.candidates if c.sha not in out)
-            made.append(self._proposed(run, each.proposal, chosen, passed))
+            chosen = tuple(c for c in candidates if c.sha not in out)
+            made.append(self._proposed(run, proposal, chosen, passed))
         return tuple(made)
 
     def _launchable(

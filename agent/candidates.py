@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -117,14 +118,42 @@ class Candidates:
             made.append(Candidate(sha, dict(variant.params), variant.title))
         return made
 
-    def begin(self, run: Run, candidates: Sequence[Candidate], until: float) -> None:
-        """Have them compiled while something else is measured; `filtered_out` waits for that."""
-        self._filter.begin(candidates, partial(self.checkouts, run), perf_tests(run), until)
+    def compiled_ahead(
+        self, run: Run, sha: str, texts: Collection[str], until: float, given_up: threading.Event
+    ) -> Mapping[str, CompiledCommit]:
+        """What the kernel would compile to with other texts, by what git calls the files then.
 
-    def give_up(self, candidates: Sequence[Candidate]) -> None:
-        """End that: nobody will ask for them."""
-        self._filter.give_up()
-        self.release(candidate.sha for candidate in candidates)
+        Nothing here touches what a thread may be at that judges a candidate meanwhile.
+
+        Args:
+            run: as it is now.
+            sha: the commit whose other files are there.
+            texts: of the kernel.
+            until: when compiling must be over, by the monotonic clock.
+            given_up: ends it.
+        """
+        if self.compiler is None:
+            return {}
+        kernel, shas = started(run).kernel, list[str]()
+        try:
+            for text in texts:
+                if given_up.is_set():
+                    return {}
+                told = (sha, kernel, text.encode(), "tile-agent: ahead\n", _when(run))
+                shas.append(self.workspace.commit_candidate(*told))
+            with ThreadPoolExecutor(min(MOST_GITS, processors())) as pool:
+                roots = list(pool.map(self.workspace.checkout, shas))
+            there = [Checkout(root, self.python_path(root), kernel) for root in roots]
+            found = self.compiler.compile(there, perf_tests(run), until, given_up)
+            trees = self.workspace.repository.trees(shas) if shas else {}
+            return {trees[s]: c for s, c in zip(shas, found, strict=True) if c is not None}
+        finally:
+            for each in shas:
+                self.workspace.release(each)
+
+    def learn(self, run: Run, compiled: Mapping[str, CompiledCommit]) -> None:
+        """Take what was compiled ahead of a run as it is now."""
+        self._filter.learn(perf_tests(run), compiled)
 
     def filtered_out(
         self, run: Run, candidates: Sequence[Candidate], until: float

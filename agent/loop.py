@@ -116,6 +116,7 @@ class Effects:
         self._iteration_ends, self._iteration = 0.0, (-1, 0)
         self._asking = Asking(self.candidates, self.proposers, self.hardware)
         self._scouting = Scouting(self.judge, self.candidates, self._asking, self.doing)
+        self._foresight = self._scouting.foresight
         self._diagnosing = Diagnosing(self.diagnostician, self.candidates)
         self._without_choice = WithoutChoice(self._asking)
 
@@ -142,7 +143,11 @@ class Effects:
 
         def call(run: Run) -> Event:
             as_at_baseline(self.judge, run)
-            return effect(run)
+            try:
+                return effect(run)
+            except BaseException:
+                self._foresight.give_up()
+                raise
 
         return call
 
@@ -215,7 +220,7 @@ class Effects:
             budget = budget.before_diagnosis()
         budgeted = BudgetedCalibration(self.judge, run.baseline, budget)
         if self.scouts and budgeted.holds_all:
-            self._scouting.begin(run, self._scouting.due(run))
+            self._scouting.foresee_first(run)
         checkout = self.candidates.checkout(run, run.incumbent_sha)
         outcome = budgeted.measure(checkout, deadline_in(run.options.iteration_timeout_s))
         if isinstance(outcome, Failure):
@@ -253,7 +258,7 @@ class Effects:
             return Calibrated(outcome, subset=run.subset)
         if self.scouts and (entries := self._scouting.due(run)):
             return self._scouting.gather(run, entries)
-        self._scouting.give_up()
+        self._foresight.give_up()
         answer = self._asking.ask(run)
         if isinstance(answer, Exhausted):
             return self._stop(run, answer.stop, answer.reason)
@@ -302,6 +307,7 @@ class Effects:
         """Run the correctness tests; a sweep is represented by its best variant that passes."""
         rejected: list[ScreenResult] = []
         failure: Failure | None = None
+        self._scouting.foresee_next(run, run.candidates[0].sha)
         origin = self.candidates.checkout(run, started(run).origin_sha)
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
         for place, candidate in enumerate(run.candidates, 1):
@@ -363,7 +369,7 @@ class Effects:
 
     def finish(self, run: Run) -> Event:
         """The last word: best against origin, and kept steps that are in doubt once more."""
-        self._scouting.give_up()
+        self._foresight.give_up()
         return Finishing(self.judge, self.candidates).finish(run)
 
     def _is_over(self, run: Run) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-from agent.asking import Asking, CommittedProposal
+from agent.asking import Asking
 from agent.candidates import Candidates
 from agent.events import Candidate, Gathered, Proposed, Scouted, Skipped
-from agent.harness.compiling.artifacts import processors
+from agent.foresight import Foresight
 from agent.harness.measuring.budget import screen_pair_s, screened_subset
 from agent.harness.measuring.judge import Judge
 from agent.harness.measuring.line_ups import AT_ONCE, AT_ONCE_WITH_ROOM
@@ -40,8 +40,6 @@ LEAST_S = 20.0
 CLEAR, LARGE = 2.0, 5.0
 """Times the gain after whose keep every look is out of date: a look that shows the first leaves no
 doubt that it comes to that; the second is worth taking before all optimizations were in a look."""
-LEAST_PROCESSORS = 8
-"""In fewer what is compiled would be in the way of what is measured."""
 COMPILE_S = 3.0
 """What a variant's choice of cuTile's search takes to be compiled, where nobody knows: ten and more
 for a product, but several are compiled beside each other."""
@@ -73,26 +71,6 @@ class _Enough:
         return is_enough
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """What is being compiled while the noise is measured."""
-
-    place: tuple[str, int]
-    """The incumbent, and the iteration."""
-    declined: Mapping[str, Declined]
-    written: Mapping[str, CommittedProposal]
-
-    @property
-    def candidates(self) -> list[Candidate]:
-        """All of it."""
-        return [candidate for each in self.written.values() for candidate in each.candidates]
-
-    def holds(self, run: Run, names: Sequence[str]) -> bool:
-        """Whether that is what is to be gathered now, or more."""
-        there = self.written.keys() | self.declined.keys()
-        return self.place == _place(run) and there.issuperset(names)
-
-
 @dataclass
 class Scouting:
     """Short looks at the variants of many optimizations, all beside the incumbent."""
@@ -102,7 +80,9 @@ class Scouting:
     asking: Asking
     doing: Callable[[Run, str], None]
     """Told in a few words what is looked at."""
-    _begun: _Prepared | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.foresight = Foresight(self.candidates)
 
     def due(self, run: Run) -> list[Optimization]:
         """What is to be looked at before the next choice; mostly nothing."""
@@ -115,53 +95,50 @@ class Scouting:
         """Whether enough is left of the run's time for looks to be worth theirs."""
         return _time_s(run) >= LEAST_S
 
+    def foresee_first(self, run: Run) -> None:
+        """Have what will be looked at first compiled, while the noise is measured."""
+        if entries := self.due(run):
+            until = deadline_in(_time_s(run) / 2)
+            subject = self.asking.subject(run)
+            self.foresight.begin(run, run.incumbent_sha, subject, entries, until)
+
+    def foresee_next(self, run: Run, sha: str) -> None:
+        """Have what will be looked at after a keep compiled, while the candidate is judged.
+
+        Only where its look says that all looks are out of date after it.
+        """
+        look = run.scouted.get(sha)  # none where nothing is looked at
+        seen = look.improvement if look is not None else None
+        is_large = seen is not None and seen >= run.options.rules.major
+        is_last = run.iteration >= run.options.max_iterations
+        proposer = self.asking.proposers.get(run.proposer)
+        if not is_large or is_last or not isinstance(proposer, PlaybookProposer):
+            return
+        if self.has_time(run):
+            until = deadline_in(_time_s(run) / 2)
+            subject = self.asking.subject(replace(run, incumbent_sha=sha))
+            self.foresight.begin(run, sha, subject, proposer.left(run), until)
+
     def gather(self, run: Run, entries: Sequence[Optimization]) -> Gathered:
         """Commit and compile all variants of some entries on the incumbent.
 
         What is not compiled in time is looked at all the same, last.
         """
         self.doing(run, f"compiling what {len(entries)} optimizations would try")
+        subject = self.asking.subject(run)
+        known = self.foresight.offers(subject)
+        offers = [known.get(entry.name) or offered(entry, subject) for entry in entries]
+        proposals = [offer for offer in offers if isinstance(offer, Proposal)]
         until = deadline_in(_time_s(run) / 2)
-        names = [entry.name for entry in entries]
-        begun = self._begun
-        if begun is None or not begun.holds(run, names):
-            self.give_up()
-            begun = self._written(run, entries)
-        self._begun = None
-        written = [begun.written[name] for name in names if name in begun.written]
-        made = self.asking.filtered(run, written, until)
-        self.candidates.release(candidate.sha for candidate in begun.candidates)
-        found = (begun.declined[name] for name in names if name in begun.declined)
-        declined = (Skipped(each.optimization, each.reason) for each in found)
+        made = self.asking.committed(run, subject, proposals, until)
+        declined = (
+            Skipped(offer.optimization, offer.reason)
+            for offer in offers
+            if isinstance(offer, Declined)
+        )
         return Gathered(
             tuple(each for each in made if isinstance(each, Proposed)),
             (*declined, *(each for each in made if isinstance(each, Skipped))),
-        )
-
-    def begin(self, run: Run, entries: Sequence[Optimization]) -> None:
-        """Commit all variants of some entries, and have them compiled while the noise is measured.
-
-        `gather` goes on with them. A machine with few processors has none to spare for that.
-        """
-        if entries and processors() >= LEAST_PROCESSORS:
-            self._begun = begun = self._written(run, entries)
-            self.candidates.begin(run, begun.candidates, deadline_in(_time_s(run) / 2))
-
-    def give_up(self) -> None:
-        """End what was begun and is not needed."""
-        if self._begun is not None:
-            self.candidates.give_up(self._begun.candidates)
-            self._begun = None
-
-    def _written(self, run: Run, entries: Sequence[Optimization]) -> _Prepared:
-        subject = self.asking.subject(run)
-        offers = [offered(entry, subject) for entry in entries]
-        proposals = [offer for offer in offers if isinstance(offer, Proposal)]
-        written = self.asking.written(run, subject, proposals)
-        return _Prepared(
-            _place(run),
-            {offer.optimization: offer for offer in offers if isinstance(offer, Declined)},
-            {each.proposal.optimization: each for each in written},
         )
 
     def look(self, run: Run) -> Scouted:
@@ -218,10 +195,6 @@ class Scouting:
                 return dict(line_ups.look(shas, SHORT_QUADS, stop, last=True, enough=enough))
         finally:
             self.candidates.release(variants)
-
-
-def _place(run: Run) -> tuple[str, int]:
-    return run.incumbent_sha, run.iteration
 
 
 def _gathered_now(run: Run) -> Iterator[Proposed]:

@@ -27,7 +27,7 @@ TIERS = """
     session
     loop
     watched  scouting  without_choice  diagnosing  planning  finishing  keeping
-    sweep  asking  captured_trial
+    sweep  asking  foresight  captured_trial
     candidates  captured  profiled  collecting  compiling  throwaway  ported
     proposers
     store

@@ -24,6 +24,7 @@ from agent.events import (
     StopReason,
 )
 from agent.evidence.duplicates import CompiledCommit
+from agent.foresight import Foresight
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import read
 from agent.loop import drive
@@ -41,9 +42,11 @@ from tests.support.scripted import (
     KERNEL,
     ScriptedCompiler,
     ScriptedEntry,
+    ScriptedJudge,
     ScriptedLineUps,
     ScriptedRun,
 )
+from tests.support.workers import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +140,7 @@ def compiled_beside_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: Telling, **options: Any
 ) -> tuple[Run, list[Event], ScriptedRun]:
     """A run to its end where there are processors to spare, and its events."""
-    monkeypatch.setattr("agent.scouting.processors", lambda: 16)
+    monkeypatch.setattr("agent.foresight.processors", lambda: 16)
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
     scripted = ScriptedRun(repo, (), Options(**options), entries=ENTRIES, compiler=compiler)
     run = scripted.finish()
@@ -150,24 +153,41 @@ def test_what_will_be_looked_at_is_compiled_while_the_noise_is_measured(
     """Once: the run goes on with those commits, as it would have made them later."""
     compiler = Telling()
     compiler.is_over.set()
-    run, events, scripted = compiled_beside_calibration(tmp_path, monkeypatch, compiler)
+    run, events, _ = compiled_beside_calibration(tmp_path, monkeypatch, compiler, max_iterations=1)
+    assert compiler.asked == [(9, True), (1, False)]  # the second is the incumbent
     gathered = next(event for event in events if isinstance(event, Gathered))
-    found = [candidate for each in gathered.proposals for candidate in each.candidates]
-    assert compiler.asked[:2] == [(10, True), (1, False)]  # the second is the incumbent
-    assert [beside for _, beside in compiler.asked].count(True) == 1
-    assert [(row.optimization, row.status.value) for row in run.rows[1:3]] == [
-        ("major (factor=0.7)", "keep"),
-        ("after-it (factor=0.9)", "keep"),
-    ]
-    shas = {sha[:40] for sha in git(scripted.repo, "for-each-ref").splitlines()}
-    assert shas.issuperset(candidate.sha for candidate in found)
+    assert sum(len(each.candidates) for each in gathered.proposals) == 9  # one says nothing new
+    assert [row.optimization for row in run.rows[1:]] == ["major (factor=0.7)"]
+
+
+def test_what_follows_a_large_gain_is_compiled_while_that_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not what follows a small one, after which the looks that there are hold."""
+    compiler = Telling()
+    compiler.is_over.set()
+    run, events, _ = compiled_beside_calibration(tmp_path, monkeypatch, compiler)
+    gained = [row.optimization for row in run.rows if row.status is Status.KEEP]
+    assert gained[1:3] == ["major (factor=0.7)", "after-it (factor=0.9)"]
+    alone = [count for count, beside in compiler.asked if not beside]
+    assert [count for count, beside in compiler.asked if beside][:3] == [9, 7, 5]
+    assert alone[0] == 1 and max(alone) < 6
+    gathered = [event for event in events if isinstance(event, Gathered)]
+    assert len(gathered[1].proposals) == 5
 
 
 def test_what_is_compiled_for_nobody_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that stops after its calibration waits for no compiler, and leaves no worktree."""
-    compiler = Telling()
+    compiler, real = Telling(), Foresight.begin
+
+    def begun(foresight: Foresight, *what: Any) -> None:
+        """Not before it compiles."""
+        real(foresight, *what)
+        assert eventually(lambda: bool(compiler.asked))
+
+    monkeypatch.setattr(Foresight, "begin", begun)
     begin = time.monotonic()
     run, events, scripted = compiled_beside_calibration(
         tmp_path, monkeypatch, compiler, max_iterations=0
@@ -177,6 +197,23 @@ def test_what_is_compiled_for_nobody_is_ended(
     assert [beside for _, beside in compiler.asked] == [True]
     left = git(scripted.repo, "worktree", "list").splitlines()
     assert not [line for line in left if "/kernel-1/" in line and "candidate" in line]
+
+
+def test_ctrl_c_ends_the_compilers_that_run_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = Telling()
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        assert eventually(lambda: bool(compiler.asked))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ScriptedJudge, "calibrate", interrupted)
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        compiled_beside_calibration(tmp_path, monkeypatch, compiler)
+    assert time.monotonic() - begin < 30
+    assert len(git(tmp_path / "repo", "worktree", "list").splitlines()) <= 2  # and the incumbent's
 
 
 def test_nothing_is_compiled_again_to_be_looked_at(tmp_path: Path) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from agent.events import Candidate
@@ -18,16 +15,6 @@ from agent.harness.compiling.kept_compiles import KeptCompiles
 from agent.harness.processes.worker_session import Checkout
 
 EARLIER = "an earlier incumbent"
-
-
-@dataclass(frozen=True)
-class _UnderWay:
-    """What is being compiled while something else is measured."""
-
-    shas: tuple[str, ...]
-    tests: Sequence[str]
-    found: Future[tuple[CompiledCommit | None, ...]]
-    given_up: threading.Event = field(default_factory=threading.Event)
 
 
 class CandidateFilter:
@@ -50,51 +37,18 @@ class CandidateFilter:
         self._duplicates = DuplicateFilter()
         self._compiled: dict[str, CompiledCommit | None] = {}
         self._took_s: dict[str, float] = {}
-        self._begun: _UnderWay | None = None
+        self._of_trees: dict[tuple[str, tuple[str, ...]], CompiledCommit] = {}
+        """Files of a commit, and the tests that launched its kernels -> what came of it."""
 
-    def begin(
-        self,
-        candidates: Sequence[Candidate],
-        checkouts: Callable[[Sequence[str]], Sequence[Checkout]],
-        tests: Sequence[str],
-        until: float,
-    ) -> None:
-        """Have candidates compiled while something else is measured; `filter_out` waits for them.
+    def learn(self, tests: Sequence[str], compiled: Mapping[str, CompiledCommit]) -> None:
+        """Take what commits with the same files compiled to.
 
         Args:
-            candidates: those that will be looked at, on the incumbent of now.
-            checkouts: puts commits on disk, which are to stay there until then.
-            tests: the perf tests, which launch what is to be compiled.
-            until: when compiling must be over, by the monotonic clock.
+            tests: the perf tests, which launched what was compiled.
+            compiled: what git calls the files -> what they compile to.
         """
-        if self._compiler is None:
-            return
-        self.give_up()
-        shas = [c.sha for c in candidates if c.sha not in self._compiled]
-        self._compiled |= self._found_before(shas, tests)
-        wanted = tuple(sha for sha in shas if sha not in self._compiled)
-        if wanted:
-            given_up = threading.Event()
-            there, thread = checkouts(wanted), ThreadPoolExecutor(1)
-            found = thread.submit(self._compiler.compile, there, tests, until, given_up)
-            thread.shutdown(wait=False)
-            self._begun = _UnderWay(wanted, tests, found, given_up)
-
-    def give_up(self) -> None:
-        """End what was begun, where nobody asked for it since."""
-        if self._begun is not None:
-            self._begun.given_up.set()
-            self._begun.found.exception()  # its processes are gone then
-            self._begun = None
-
-    def _take_over(self) -> None:
-        """Wait for what was begun; what was not done in time is compiled where it is needed."""
-        if self._begun is None:
-            return
-        begun, self._begun = self._begun, None
-        now = dict(zip(begun.shas, begun.found.result(), strict=True))
-        self._keep(now, begun.tests)
-        self._compiled |= {sha: found for sha, found in now.items() if _is_whole(found)}
+        whole = {tree: found for tree, found in compiled.items() if _is_whole(found)}
+        self._of_trees |= {(tree, tuple(tests)): found for tree, found in whole.items()}
 
     def filter_out(
         self,
@@ -116,7 +70,6 @@ class CandidateFilter:
         """
         if self._compiler is None:
             return {}
-        self._take_over()
         shas = [incumbent_sha, *(candidate.sha for candidate in candidates)]
         unknown = [sha for sha in shas if sha not in self._compiled]
         self._compiled |= self._found_before(unknown, tests)
@@ -173,11 +126,13 @@ class CandidateFilter:
                 self._duplicates.remember(candidate.title, self._compiled.get(candidate.sha))
 
     def _found_before(self, shas: Sequence[str], tests: Sequence[str]) -> dict[str, CompiledCommit]:
-        """What earlier runs compiled of these."""
-        if self._kept is None or not shas:
+        """What was compiled of these ahead, or by earlier runs."""
+        if not shas or (self._kept is None and not self._of_trees):
             return {}
-        trees = self._trees(shas)
-        found = self._kept.find(trees.values(), tests)
+        trees, asked = self._trees(shas), tuple(tests)
+        ahead = {t: c for t in trees.values() if (c := self._of_trees.get((t, asked)))}
+        left = [tree for tree in trees.values() if tree not in ahead]
+        found = ahead | (self._kept.find(left, tests) if self._kept and left else {})
         return {sha: found[tree] for sha, tree in trees.items() if tree in found}
 
     def _keep(self, compiled: Mapping[str, CompiledCommit | None], tests: Sequence[str]) -> None:
