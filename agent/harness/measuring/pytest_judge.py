@@ -136,7 +136,7 @@ class PytestJudge:
         """As many as the baseline found the tests to pass in; without a GPU nothing is compiled."""
         self._verifier.workers = workers
         may_forerun = forerun and self._watch is not None
-        self._verifier.forerunners = WorkerCount.of(None).most - 1 if may_forerun else 0
+        self._verifier.forerunners = self._verifier.most.most - 1 if may_forerun else 0
 
     def verify(
         self,
