@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.analysis.common.subject import Subject
 from agent.candidates import Candidates
@@ -67,10 +67,11 @@ class Foresight:
 
         def work() -> None:
             try:
+                source = subject.source.with_text(subject.source.text)  # each thread has its own
                 for entry in entries:
                     if foreseen.given_up.is_set():
                         break
-                    foreseen.offers[entry.name] = offered(entry, subject)
+                    foreseen.offers[entry.name] = offered(entry, replace(subject, source=source))
                 texts = _texts(foreseen.offers)
                 compiled = self.candidates.compiled_ahead(run, sha, texts, until, foreseen.given_up)
                 foreseen.compiled.set_result(compiled)

@@ -149,6 +149,7 @@ def _changed(entry: Entry, kernel: Path | None, number: int) -> tuple[dict[str, 
     from agent.cli.diff import unified
     from agent.errors import UsageError
     from agent.playbook.base import Optimization
+    from agent.proposers.playbook import edited
 
     if kernel is None:
         raise UsageError("--diff shows a change of a kernel: name its file with --kernel")
@@ -163,7 +164,9 @@ def _changed(entry: Entry, kernel: Path | None, number: int) -> tuple[dict[str, 
                 f"{entry.name} has {versions} of {kernel}, and none is number {number}"
             )
         params = variants[number - 1]
-        text = unified(subject.source.text, entry.apply(subject, params), _within_checkout(kernel))
+        text = unified(
+            subject.source.text, edited(entry, subject, params), _within_checkout(kernel)
+        )
     except NotApplicable as reason:
         raise UsageError(f"{entry.name} does not apply to {kernel}: {reason}") from None
     title = entry.describe(params)

@@ -5,7 +5,7 @@ Where they were looked at before, by what that promises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agent.analysis.common.subject import NotApplicable, Subject
@@ -16,6 +16,7 @@ from agent.playbook import by_class
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.proposers.faults import faults_as_refusals
+from agent.rewriting.common.line_width import within_width
 from agent.state import Run
 from agent.store.experience import NOTHING
 from agent.store.recall import Recall
@@ -184,6 +185,11 @@ def _is_open(entry: Optimization, run: Run) -> bool:
     return any(run.kept_families.get(family, 0) > looked_at for family in entry.revisit_after)
 
 
+def edited(entry: Optimization, subject: Subject, params: Mapping[str, object]) -> str:
+    """What an entry makes of a file, in lines as long as its own. Raises `NotApplicable`."""
+    return within_width(subject.source.text, entry.apply(subject, params))
+
+
 def _variants(entry: Optimization, subject: Subject) -> tuple[ProposedVariant, ...]:
     """Every distinct text that the entry's parameters give.
 
@@ -194,7 +200,7 @@ def _variants(entry: Optimization, subject: Subject) -> tuple[ProposedVariant, .
     for params in entry.variants(subject):
         try:
             with faults_as_refusals():
-                text = entry.apply(subject, params)
+                text = edited(entry, subject, params)
         except NotApplicable as reason:
             refusal = reason
             continue
