@@ -16,6 +16,7 @@ from agent.playbook import by_class
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.proposers.faults import faults_as_refusals
+from agent.rewriting.common.dead_names import without_dead_names
 from agent.rewriting.common.line_width import within_width
 from agent.state import Run
 from agent.store.experience import NOTHING
@@ -186,8 +187,14 @@ def _is_open(entry: Optimization, run: Run) -> bool:
 
 
 def edited(entry: Optimization, subject: Subject, params: Mapping[str, object]) -> str:
-    """What an entry makes of a file, in lines as long as its own. Raises `NotApplicable`."""
-    return within_width(subject.source.text, entry.apply(subject, params))
+    """What an entry makes of a file, laid out as that is, without what only the old text needed.
+
+    Raises:
+        NotApplicable: it does not apply with these parameters.
+    """
+    before = subject.source.text
+    after = without_dead_names(before, entry.apply(subject, params))
+    return within_width(before, after)
 
 
 def _variants(entry: Optimization, subject: Subject) -> tuple[ProposedVariant, ...]:

@@ -1,0 +1,149 @@
+"""Drops assignments that nothing reads any more after an edit.
+
+An entry rewrites what it knows; what only the old text needed it leaves behind. A name that nothing
+had read before is its author's matter and stays, and so does what may do more than give a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import libcst as cst
+
+from agent.syntax import Function, Source, descendants
+
+PASSES = 8
+"""What only a dropped assignment read is dropped after it."""
+COUNTING = frozenset(
+    {
+        *("cdiv", "next_power_of_2", "program_id", "num_programs", "arange", "bid", "num_blocks"),
+        *("min", "max", "len", "int", "float", "range", "minimum", "maximum"),
+        *("stride", "size", "numel", "dim", "element_size"),
+    }
+)
+"""The last names of functions that do nothing but give a value."""
+
+
+_Edit = Callable[[Any], Any]
+
+
+def without_dead_names(before: str, after: str) -> str:
+    """The text after an edit, without the assignments that only the text before it needed."""
+    if not _may_leave_some(before, after):
+        return after
+    read = {function.name: _reads(function.node) for function in Source(before).functions}
+    for _ in range(PASSES):
+        source, edits = Source(after), dict[cst.CSTNode, _Edit]()
+        for function in source.functions:
+            dead = list(_dead(function, read.get(function.name, Counter())))
+            for block in descendants(function.node.body, cst.IndentedBlock):
+                edits |= _dropping(block, dead)
+        if not edits:
+            break
+        after = source.rewrite(edits)
+    return after
+
+
+def _may_leave_some(before: str, after: str) -> bool:
+    """Whether a name that is given a value is there less often than before; parses nothing."""
+    was, now = (Counter(re.findall(r"\w+", text)) for text in (before, after))
+    return any(now[name] < was[name] for name in re.findall(r"(?m)^\s+(\w+) *=(?!=)", after))
+
+
+def _dead(function: Function, read_before: Counter[str]) -> Iterator[cst.SimpleStatementLine]:
+    """Statements that give a name a value which nothing reads and something had read."""
+    reads, targets = _reads(function.node), _targets(function.node)
+    kept = {each.name.value for each in descendants(function.node, cst.Param)}
+    kept |= {each.name.value for each in descendants(function.node, cst.NameItem)}  # global
+    found: dict[str, list[cst.SimpleStatementLine]] = {}
+    for line in descendants(function.node.body, cst.SimpleStatementLine):
+        name = _given(line)
+        if name is not None and read_before[name] and not reads[name] and name not in kept:
+            found.setdefault(name, []).append(line)
+    for name, lines in found.items():
+        if targets[name] == len(lines):
+            yield from lines
+
+
+def _dropping(
+    block: cst.IndentedBlock, dead: Collection[cst.SimpleStatementLine]
+) -> dict[cst.CSTNode, _Edit]:
+    """The edits that drop statements of a block; comments above them stay, above what follows.
+
+    A block has to hold something, and a comment something below it.
+    """
+    gone = [line for line in block.body if line in dead]
+    if not gone or len(gone) == len(block.body):
+        return {}
+    edits: dict[cst.CSTNode, _Edit] = {}
+    comments: list[cst.EmptyLine] = []
+    dropped: list[cst.CSTNode] = []
+    for line in block.body:
+        if line in gone:
+            dropped.append(line)
+            comments += [each for each in _above(line) if each.comment]
+            continue
+        if comments:
+            edits[line] = partial(_below, comments)
+        edits |= dict.fromkeys(dropped, lambda _: cst.RemoveFromParent())
+        comments, dropped = [], []
+    if dropped and not comments:
+        edits |= dict.fromkeys(dropped, lambda _: cst.RemoveFromParent())
+    return edits
+
+
+def _above(line: Any) -> Sequence[cst.EmptyLine]:
+    lines: Sequence[cst.EmptyLine] = line.leading_lines
+    return lines
+
+
+def _below(comments: Sequence[cst.EmptyLine], statement: Any) -> Any:
+    return statement.with_changes(leading_lines=[*comments, *statement.leading_lines])
+
+
+def _targets(node: cst.CSTNode) -> Counter[str]:
+    """Names that are assigned by `name = ...` below a node, by how often."""
+    return Counter(
+        target.target.value
+        for target in descendants(node, cst.AssignTarget)
+        if isinstance(target.target, cst.Name)
+    )
+
+
+def _reads(node: cst.CSTNode) -> Counter[str]:
+    """Names that are read below a node, by how often."""
+    parameters = Counter(each.name.value for each in descendants(node, cst.Param))
+    keywords = Counter(
+        each.keyword.value for each in descendants(node, cst.Arg) if each.keyword is not None
+    )
+    attributes = Counter(each.attr.value for each in descendants(node, cst.Attribute))
+    names = Counter(each.value for each in descendants(node, cst.Name))
+    return names - _targets(node) - parameters - keywords - attributes
+
+
+def _given(line: cst.CSTNode) -> str | None:
+    """The name that a statement gives a value, where that is all it does."""
+    match line:
+        case cst.SimpleStatementLine(
+            body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)], value=value)]
+        ):
+            is_plain = all(
+                _last_name(call.func) in COUNTING for call in descendants(value, cst.Call)
+            )
+            acts = (cst.NamedExpr, cst.Await, cst.Yield)
+            does_more = any(True for kind in acts for _ in descendants(value, kind))
+            return target.value if is_plain and not does_more else None
+    return None
+
+
+def _last_name(function: cst.BaseExpression) -> str:
+    match function:
+        case cst.Name():
+            return function.value
+        case cst.Attribute():
+            return function.attr.value
+    return ""
