@@ -138,6 +138,10 @@ class Exponents:
                 case cst.AugAssign(operator=cst.SubtractAssign()):
                     self._trace_name(cst.ensure_type(definition.target, cst.Name))
                     self._trace(definition.value)
+                case cst.AugAssign(operator=cst.AddAssign(), value=value) if _is_penalty(
+                    self.source, value
+                ):
+                    self._trace_name(cst.ensure_type(definition.target, cst.Name))
                 case _:
                     raise self._refusal(definition)
 

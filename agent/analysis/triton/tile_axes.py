@@ -15,7 +15,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.analysis.triton.reduced_axes import expanded_axis
-from agent.syntax import Source, argument, assigned, keyword
+from agent.syntax import Source, argument, assigned, descendants, keyword
 
 TL = "triton.language."
 BOTH = frozenset({0, 1})
@@ -30,6 +30,14 @@ SAME = (f"{TL}cast", *TRITON.arithmetic)
 def is_broadcast(source: Source, kernel: Kernel, value: cst.BaseExpression) -> bool:
     """Whether a value that is stored as a tile of two dimensions is shown to have fewer."""
     return _axes(source, kernel, value, frozenset()) != BOTH
+
+
+def spans_both(kernel: Kernel) -> bool:
+    """Whether a kernel sets element numbers along both dimensions of a tile: `a[:, None]` and
+    `b[None, :]`."""
+    body = kernel.function.node.body
+    found = {expanded_axis(node) for node in descendants(body, cst.Subscript)}
+    return found >= BOTH
 
 
 def _axes(

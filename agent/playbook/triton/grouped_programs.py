@@ -219,7 +219,7 @@ def _renumbered(
     lines = [
         f"{num_m}, {num_n} = {tl}.num_programs({rows.axis}), {tl}.num_programs({columns.axis})",
         f"{pid} = ({number}){casts.pop()}" if casts else f"{pid} = {number}",
-        _swizzled(tl, pid, (row, column), (num_m, num_n), group),
+        _swizzled(tl, pid, (row, column), (num_m, num_n), group) + _said_of((rows, columns)),
     ]
     edits: dict[cst.CSTNode, Edit] = {}
     for index, name in ((rows, row), (columns, column)):
@@ -230,6 +230,14 @@ def _renumbered(
     keeps_first = first not in (rows.line, columns.line)
     edits[first] = lambda line: preceded(line, lines, keep=keeps_first, of_one=True)
     return edits
+
+
+def _said_of(indices: Sequence[CastIndex]) -> str:
+    """The comments behind the statements that are replaced, as one behind what replaces them."""
+    lines = (index.line for index in indices if index.line is not None)
+    comments = [c.value for line in lines if (c := line.trailing_whitespace.comment) is not None]
+    said = "; ".join(comment.lstrip("# ") for comment in dict.fromkeys(comments))
+    return f"  # {said}" if said else ""
 
 
 def _scaling(source: Source, kernel: Kernel, indices: Sequence[CastIndex], edge: str) -> CastIndex:

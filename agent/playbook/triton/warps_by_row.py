@@ -30,6 +30,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, launches_in_sight
 from agent.analysis.triton.program_ids import one_block
+from agent.analysis.triton.tile_axes import spans_both
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
@@ -170,6 +171,8 @@ def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:
     if TRITON.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
     block = one_block(source, kernel)
+    if spans_both(kernel):
+        raise NotApplicable(f"the tiles of {kernel.name} are {block} by {block} elements, no rows")
     given = [HostView(source, launch).given(block) for launch in kernel.launches]
     if given and all(value is not None and _is_fixed(source, value) for value in given):
         raise NotApplicable(f"{block} of {kernel.name} is one number: see warps-and-stages")

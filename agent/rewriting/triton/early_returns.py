@@ -32,6 +32,19 @@ def changed_behind(body: cst.IndentedBlock) -> str | None:
     return None
 
 
+def beyond(line: cst.CSTNode, variable: str, end: str) -> bool:
+    """Whether a line is `if variable >= end: return`, needless in a loop up to that end."""
+    if not isinstance(line, cst.If) or _early_return(line) is None or _before_return(line):
+        return False
+    match line.test:
+        case cst.Comparison(
+            left=cst.Name(value=name),
+            comparisons=[cst.ComparisonTarget(cst.GreaterThanEqual(), cst.Name(value=other))],
+        ):
+            return (name, other) == (variable, end)
+    return False
+
+
 def without_returns(lines: Sequence[Statement]) -> list[Statement]:
     """The same lines, where what follows an early return stands in a branch of its own.
 

@@ -57,9 +57,17 @@ def _loops_of(source: Source, kernel: Kernel) -> Iterator[tuple[cst.Call, str]]:
         language = spelling(source, loads[0]) if loads else None
         if inner or language is None or not _is_plain(source, kernel, loop, loads):
             continue
+        if _has_one_round(source, called):
+            continue
         options = [keyword(called, option) for option in OPTIONS]
         if all(given is None or isinstance(given, cst.Integer) for given in options):
             yield called, language
+
+
+def _has_one_round(source: Source, ranged: cst.Call) -> bool:
+    """Whether it is `range(n, n + 1)`, which a kernel writes where it has the loop for another."""
+    given = [source.code(each.value) for each in ranged.args if each.keyword is None]
+    return len(given) == 2 and given[1] == f"{given[0]} + 1"
 
 
 def _is_plain(source: Source, kernel: Kernel, loop: cst.For, loads: list[cst.Call]) -> bool:

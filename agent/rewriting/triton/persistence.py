@@ -31,7 +31,12 @@ from agent.analysis.triton.program_ids import (
 )
 from agent.analysis.triton.waiting import check_never_waits
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.triton.early_returns import changed_behind, early_returns, without_returns
+from agent.rewriting.triton.early_returns import (
+    beyond,
+    changed_behind,
+    early_returns,
+    without_returns,
+)
 from agent.rewriting.triton.edits import (
     Edit,
     free_name,
@@ -191,6 +196,7 @@ def kernel_edits(
     counted += [cst.parse_statement(line) for line in as_fits]
     head = cst.parse_statement(f"for {variable} in {tl}.range({bounds}{options}): pass")
     body = cst.ensure_type(function.body, cst.IndentedBlock)
+    product = rounds.product
     gone = body.body.index(first.line) if named and first.line is not None else None
     leading = first.line.leading_lines if named and first.line is not None else ()
 
@@ -198,7 +204,8 @@ def kernel_edits(
         inner = [s for i, s in enumerate(updated.body) if i != gone]
         docstring = inner[:1] if function.get_docstring() is not None else []
         first_lines = [cst.parse_statement(line) for line in copies]
-        rest = without_returns(inner[len(docstring) :])
+        left = [s for s in inner[len(docstring) :] if not (named and beyond(s, variable, product))]
+        rest = without_returns(left)
         loop = cst.ensure_type(head, cst.For).with_changes(
             leading_lines=leading,
             body=cst.IndentedBlock([*first_lines, *rest], footer=updated.footer),
