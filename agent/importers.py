@@ -103,6 +103,18 @@ class Importers:
         ways += [] if itself else self._handed_on(kernel)
         yield from (path for path, _ in self._taking(ways, among))
 
+    def strays(self, kernel: str, tests: Iterable[str]) -> Iterator[str]:
+        """Tests that have a copy of the kernel's package nearer than the kernel: they mean that."""
+        path = PurePosixPath(kernel)
+        inside = [path.relative_to(t) for t in self._tops if path.is_relative_to(t)] or [path]
+        name = min(inside, key=lambda each: len(each.parts))
+        ends = f"/{name}" if len(name.parts) > 1 else "//"  # many modules have one name
+        copies = [each for each in self._tree.files if f"/{each}".endswith(ends) and each != kernel]
+        for test in tests if copies else ():
+            own, *others = (len(os.path.commonpath([each, test])) for each in (kernel, *copies))
+            if max(others) > own:
+                yield test
+
     def through(
         self,
         kernel: str,

@@ -279,7 +279,7 @@ def _found(
     """
     tests = sorted(path for path in tree.files if _is_test(path))
     named = _named_after(kernel)
-    of_others = {*_of_others(tree, kernel, filter(named, tests))}
+    of_others = {*_of_others(tree, kernel, filter(named, tests)), *importers.strays(kernel, tests)}
     tests = [path for path in tests if path not in of_others]
     through: dict[str, str] = {}
     found = list(importers.importing(kernel, tests))

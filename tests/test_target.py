@@ -129,6 +129,28 @@ def test_tests_of_another_module_of_that_name(tmp_path: Path) -> None:
     assert target_of(repo, "pkg/one/kernels.py").tests == ("test/one/test_kernels.py",)
 
 
+def test_tests_of_a_copy_of_the_package_are_the_copys(tmp_path: Path) -> None:
+    """Two of one name cannot even be collected together. Beside both they are of both."""
+    test = "from pkg.softmax import softmax\n"
+    files = {
+        "new/pkg/tests/test_it.py": test,
+        "old/pkg/softmax.py": KERNEL,
+        "old/pkg/tests/test_it.py": test,
+        "tests/test_both.py": test,
+    }
+    packages = {f"{where}/pkg/__init__.py": "" for where in ("new", "old")}
+    found = found_tests(tmp_path, files | packages, "new/pkg/softmax.py")
+    assert found == "new/pkg/tests/test_it.py tests/test_both.py"
+
+
+def test_tests_beside_another_module_of_that_name_may_be_the_kernels(tmp_path: Path) -> None:
+    files = {
+        "other/softmax.py": "",
+        "other/test_it.py": "from pkg.kernels.softmax import softmax\n",
+    }
+    assert found_tests(tmp_path, files) == "other/test_it.py"
+
+
 def test_benchmarks_that_reach_the_kernel_are_known_where_none_is_given(tmp_path: Path) -> None:
     """conch's plans asked for a script, and did not name the one that lies there."""
     files = {
