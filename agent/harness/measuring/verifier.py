@@ -109,7 +109,7 @@ class Verifier:
     workers: int = 1
     """In how many a candidate's do."""
     forerunners: int = 0
-    """How many others may run them for what they compile, where that is one."""
+    """How many others may run them too, for what they compile, where one worker does."""
 
     def verify(
         self,
