@@ -13,6 +13,7 @@ from agent.analysis.common.subject import Hardware, Subject
 from agent.playbook import for_backend
 from agent.playbook.base import Optimization
 from agent.playbook.trial import TileTrial
+from agent.proposers.playbook import edited
 from agent.syntax import Source
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -45,7 +46,7 @@ def test_numbers_are_kept(entry: Optimization, dtype: Any, tmp_path: Path) -> No
     random = torch.Generator().manual_seed(sum(entry.name.encode()))
     function, parameters = host_function(entry.before)
     subject = Subject(Source(entry.before), KernelClass.MEMORY, Hardware())
-    texts = [entry.after, *(entry.apply(subject, params) for params in entry.variants(subject))]
+    texts = [entry.after, *(edited(entry, subject, params) for params in entry.variants(subject))]
     for _ in range(2):
         arguments = made(entry, parameters, dtype, random)
         expected = result_of(entry.before, function, arguments, tmp_path)

@@ -16,6 +16,7 @@ from agent.analysis.common.subject import Hardware, Subject
 from agent.playbook import for_backend
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, TritonTrial
+from agent.proposers.playbook import edited
 from agent.syntax import Source
 from tests.support.triton_numbers import disagreement
 
@@ -26,7 +27,7 @@ pytest.importorskip("triton", reason="triton is not installed")
 @pytest.mark.parametrize("entry", for_backend("triton"), ids=lambda entry: entry.name)
 def test_numbers_are_kept(entry: Optimization, tmp_path: Path) -> None:
     subject = Subject(Source(entry.before), KernelClass.MEMORY, Hardware(), entry.observed)
-    texts = [entry.after, *(entry.apply(subject, params) for params in entry.variants(subject))]
+    texts = [entry.after, *(edited(entry, subject, params) for params in entry.variants(subject))]
     trial = entry.trial
     assert isinstance(trial, TritonTrial)
     before = trial.reference or entry.before
@@ -44,7 +45,7 @@ def test_persistent_products_keep_the_numbers(tmp_path: Path) -> None:
     entry = playbook.get("persistent-programs")
     variants = list(entry.variants(subject))
     assert FLAT in variants
-    texts = [entry.apply(subject, params) for params in variants]
+    texts = [edited(entry, subject, params) for params in variants]
     assert sum("flatten=True" in text for text in texts) == 1
     assert disagreement("matmul", PRODUCTS, before, texts, False, tmp_path) == ""
 
