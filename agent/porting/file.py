@@ -24,6 +24,7 @@ from agent.porting.leftovers import idle_imports, idle_options
 from agent.porting.prelude import HELPERS, needed
 from agent.porting.refusal import NotPortable, refusal
 from agent.porting.tuning import JIT, Tuning, tuning_of
+from agent.porting.validity import must_parse
 from agent.syntax import Function, Source, descendants
 
 ABOVE = "# Ported from Triton by `tile-agent port`: what the languages do differently"
@@ -112,8 +113,10 @@ def _port(text: str, path: str) -> Port:
     changed = source.rewrite(with_comments(source, edits))
     if idle := idle_imports(source, changed, context.torch):
         changed = source.rewrite(with_comments(source, idle | edits))
+    written = laid_out(_with_head(context, changed), text)
+    must_parse(written, text, path)
     return Port(
-        laid_out(_with_head(context, changed), text),
+        written,
         tuple(kernel.name for kernel in kernels),
         tuple(each.function.name for each in done if each.function.name not in names),
         _launching(kernels),

@@ -16,6 +16,7 @@ from agent.porting.functions import Translated
 from agent.porting.guarded_imports import stand_ins
 from agent.porting.pasted import brought, on_one_line
 from agent.porting.tuning import Tuning
+from agent.porting.validity import within_f_strings
 from agent.porting.values import Pointer
 from agent.syntax import Source, children, descendants, edited
 
@@ -74,7 +75,7 @@ class Host:
                 continue
             named = source.name(node) or ""
             if named == "triton.__version__":
-                self._rename(node, f'"{VERSION}"')
+                self._rename(node, within_f_strings(source, node, VERSION))
                 self.context.note(node, f"`triton.__version__` is taken to be {VERSION}")
             kind = dtypes.OF_TRITON.get(named.removeprefix(TL)) if named.startswith(TL) else None
             if kind is not None and source.resolve(node) is node:
