@@ -22,7 +22,6 @@ from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
 from agent.capture.files import CaptureFiles
 from agent.capture.import_place import ImportPlace
-from agent.capture.operators import with_own_operators
 from agent.capture.test_file import CapturedSource, WrittenTests, test_names, write_tests
 from agent.errors import CommandFailed, NothingCaptured
 from agent.harness.compiling.cutile import import_roots
@@ -35,6 +34,7 @@ from agent.harness.processes.recorded_command import (
 )
 from agent.importers import module_of
 from agent.redaction import redact
+from agent.rewriting.common.own_operators import with_own_operators
 
 MOST_SHOWN = 160
 """Characters of a reason."""

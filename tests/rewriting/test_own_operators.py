@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.capture.operators import with_own_operators
+from agent.rewriting.common.own_operators import with_own_operators
 
 OPERATORS = """\
 import torch
