@@ -162,9 +162,10 @@ def check(
         return Checked(unchecked=why, not_compared=port.kernels, not_compiled=port.kernels)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{kernel.stem}__port.py"
-        file.write_text(port.text, encoding="utf-8")
         found = Checked()
         for replace in (False, True) if functions else (True,):
+            text = (port.in_place if replace else "") or port.text
+            file.write_text(text, encoding="utf-8")
             found = _run(
                 kernel, file, project, functions, python, timeout_s, targets, port.kernels,
                 replace=replace,

@@ -21,6 +21,7 @@ from agent.porting.guarded_imports import imports_triton, is_triton, unguarded
 from agent.porting.host import Host
 from agent.porting.layout import laid_out
 from agent.porting.leftovers import idle_imports, idle_options
+from agent.porting.operators import with_names_of_its_own
 from agent.porting.prelude import HELPERS, needed
 from agent.porting.refusal import NotPortable, refusal
 from agent.porting.tuning import JIT, Tuning, tuning_of
@@ -40,6 +41,8 @@ class Port:
         helpers: the functions that they call.
         functions: the functions of the module that launch kernels.
         notes: what its reader should know -> the lines of the origin that it is about.
+        in_place: the file as it can stand in the origin's place, with the origin's operators; empty
+            where that is the text.
     """
 
     text: str
@@ -47,6 +50,7 @@ class Port:
     helpers: tuple[str, ...]
     functions: tuple[str, ...]
     notes: Mapping[str, tuple[int, ...]]
+    in_place: str = ""
 
 
 def port(text: str, path: str) -> Port:
@@ -114,13 +118,15 @@ def _port(text: str, path: str) -> Port:
     if idle := idle_imports(source, changed, context.torch):
         changed = source.rewrite(with_comments(source, idle | edits))
     written = laid_out(_with_head(context, changed), text)
-    must_parse(written, text, path)
+    renamed = with_names_of_its_own(context, written)
+    must_parse(renamed, text, path)
     return Port(
-        written,
+        renamed,
         tuple(kernel.name for kernel in kernels),
         tuple(each.function.name for each in done if each.function.name not in names),
         _launching(kernels),
         {note: tuple(lines) for note, lines in context.notes.items()},
+        written if written != renamed else "",
     )
 
 

@@ -53,6 +53,20 @@ def test_tests_are_found_through_the_package_and_import_it_from_src(tmp_path: Pa
     assert "checked: 1 call of 1 test agrees with" in done.out
 
 
+def test_an_operator_of_the_origin_is_judged_under_its_name(folder: Path) -> None:
+    text = (folder / "softmax.py").read_text()
+    decorator = '@torch.library.custom_op("mine::softmax", mutates_args=())\n'
+    (folder / "softmax.py").write_text(text.replace("def softmax(", f"{decorator}def softmax("))
+    (folder / "test_softmax.py").write_text(
+        "import torch\n\nimport softmax\n\n\ndef test_rows():\n"
+        "    assert torch.ops.mine.softmax(torch.ones(2, 8)).sum() == 2\n"
+    )
+    done = tile_agent(folder, "port", "--kernel", "softmax.py")
+    assert done.code == 0
+    assert "checked: 1 test of the origin passes on the port" in done.out
+    assert "the operator mine::softmax is mine_cutile::softmax here" in done.out
+
+
 def test_without_tests_it_says_that_it_is_unchecked(folder: Path) -> None:
     (folder / "test_softmax.py").unlink()
     done = tile_agent(folder, "port", "--kernel", "softmax.py", "--output", "new.py")

@@ -1,10 +1,11 @@
-"""What a frozen copy calls the operators that its file registers."""
+"""What a frozen copy or a port calls the operators that its file registers."""
 
 from __future__ import annotations
 
 import pytest
 
-from agent.rewriting.common.own_operators import with_own_operators
+from agent.rewriting.common.own_operators import registered_otherwise, with_own_operators
+from agent.syntax import Source
 
 OPERATORS = """\
 import torch
@@ -63,3 +64,44 @@ def test_a_namespace_of_the_files_own_is_renamed_by_its_name_too() -> None:
     text = "import torch\nops = torch.ops.r\n@torch.library.custom_op(r'r::f')\ndef f(x): ...\n"
     renamed = with_own_operators(text)
     assert renamed == text.replace("ops.r\n", "ops.r_origin\n").replace("'r::f", "'r_origin::f")
+
+
+def test_a_decorator_of_the_project_may_name_one() -> None:
+    text = """\
+from project import register_fake, register_op
+import torch
+
+
+@register_op("mine::scale", tag=1)
+def scale(x):
+    return x
+
+
+@register_fake("others::scale")
+def fake(x):
+    return torch.ops.mine.scale(x)
+"""
+    expected = text.replace('"mine::', '"mine_copy::').replace("ops.mine.", "ops.mine_copy.")
+    assert with_own_operators(text, "_copy") == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    {
+        "torch.library.register_fake('mine::gelu', f)": False,
+        "torch.library.register_fake('others::gelu', f)": True,
+        "torch.library.impl(lib, 'scale', 'CUDA')": False,
+        "torch.library.impl(NAME, 'CUDA')": False,
+        "torch.library.impl(f'mine::{NAME}', 'CUDA')": True,
+        "torch.library.custom_op(NAME, f)": True,
+        "also.impl('scale', f)": False,
+        "Library('aten', 'IMPL').impl('add', f)": True,
+        "other.impl('add', f)": False,
+        "project.register_custom_op(f)": True,
+    }.items(),
+)
+def test_what_keeps_its_name_is_found(code: str, kept: bool) -> None:
+    source = Source(f"import project\n{OPERATORS}\n{code}\n")
+    last = source.module.body[-1]
+    line = source.line(last)
+    assert [source.line(call) for call in registered_otherwise(source)] == [line] * kept
