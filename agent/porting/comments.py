@@ -18,6 +18,11 @@ HEADS: Mapping[type, str] = {cst.If: "test", cst.While: "test", cst.For: "iter"}
 FOR_TOOLS = re.compile(r"#\s*(type:|noqa|fmt:|pylint|pyright|mypy|ruff)")
 
 
+def dropped(_: cst.CSTNode) -> cst.RemovalSentinel:
+    """The edit that takes a statement out with its comments, which say nothing without it."""
+    return cst.RemoveFromParent()
+
+
 def with_comments(source: Source, edits: Mapping[cst.CSTNode, Edit]) -> dict[cst.CSTNode, Edit]:
     """The edits, and others that keep the comments that these would lose."""
     found = dict(edits)
@@ -62,7 +67,9 @@ def _keeping(edit: Edit | None, old: cst.CSTNode, below: list[str]) -> Edit:
     def kept(new: Any) -> Any:
         result = edit(new) if edit is not None else new
         if result is cst.RemovalSentinel.REMOVE:
-            if not isinstance(old, cst.SimpleStatementLine):  # a whole function, with what it says
+            if edit is dropped or not isinstance(
+                old, cst.SimpleStatementLine
+            ):  # a whole function, with what it says
                 return result
             is_import = isinstance(old.body[0], cst.Import | cst.ImportFrom)
             below.extend(_comments(*(old.leading_lines if is_import else (old,))))

@@ -14,17 +14,17 @@ from agent.analysis.common.module_names import reached_as
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.operations import for_kernels
 from agent.porting.assignments import Edit
-from agent.porting.comments import with_comments
+from agent.porting.comments import dropped, with_comments
 from agent.porting.context import Context
 from agent.porting.functions import Functions, Translated
 from agent.porting.guarded_imports import imports_triton, is_triton, unguarded
 from agent.porting.host import Host
 from agent.porting.layout import laid_out
-from agent.porting.leftovers import idle_imports, idle_options
+from agent.porting.leftovers import idle_configs, idle_imports, idle_options
 from agent.porting.operators import with_names_of_its_own
 from agent.porting.prelude import HELPERS, needed
 from agent.porting.refusal import NotPortable, refusal
-from agent.porting.tuning import JIT, Tuning, tuning_of
+from agent.porting.tuning import CONFIG, JIT, Tuning, is_tuner, tuning_of
 from agent.porting.validity import must_parse
 from agent.syntax import Function, Source, descendants
 
@@ -90,7 +90,9 @@ def _port(text: str, path: str) -> Port:
     by_name = {each.function.name: each for each in done}
     context.torch = reached_as(source, "torch", source.module) or "torch"
     host = Host(context, by_name)
-    device = frozenset(f.node for f in (*(k.function for k in kernels), *helpers))
+    tuners = [d for k in kernels for d in k.function.node.decorators if is_tuner(source, d)]
+    idle = idle_configs(source, tuners, CONFIG)
+    device = idle.union(f.node for f in (*(k.function for k in kernels), *helpers))
     given = [node for kernel in kernels for node in _given(kernel, tunings[kernel.name])]
     host.functions(device, given)
     for kernel in kernels:
@@ -102,7 +104,7 @@ def _port(text: str, path: str) -> Port:
             )
         host.launches(kernel, tunings[kernel.name])
     host.left_over(device, given)
-    edits: dict[cst.CSTNode, Edit] = dict(host.edits)
+    edits: dict[cst.CSTNode, Edit] = host.edits | dict.fromkeys(idle, dropped)
     names = {kernel.name for kernel in kernels}
     for each in done:
         edits |= each.body.edits
@@ -115,8 +117,8 @@ def _port(text: str, path: str) -> Port:
     edits |= idle_options(source, [launch for kernel in kernels for launch in kernel.launches])
     edits |= _imports(source) | unguarded(source)
     changed = source.rewrite(with_comments(source, edits))
-    if idle := idle_imports(source, changed, context.torch):
-        changed = source.rewrite(with_comments(source, idle | edits))
+    if unused := idle_imports(source, changed, context.torch):
+        changed = source.rewrite(with_comments(source, unused | edits))
     written = laid_out(_with_head(context, changed), text)
     renamed = with_names_of_its_own(context, written)
     must_parse(renamed, text, path)

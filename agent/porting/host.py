@@ -40,7 +40,7 @@ class Host:
     # --- functions of Triton ---------------------------------------------------------------------
 
     def functions(
-        self, kernels: frozenset[cst.FunctionDef], given: Sequence[cst.BaseExpression]
+        self, kernels: frozenset[cst.CSTNode], given: Sequence[cst.BaseExpression]
     ) -> None:
         """Calls and types of Triton outside of kernels; imports are not looked at.
 
@@ -82,7 +82,7 @@ class Host:
                 self._rename(node, f"{self.context.tile}.{kind}")
 
     def left_over(
-        self, kernels: frozenset[cst.FunctionDef], given: Sequence[cst.BaseExpression]
+        self, kernels: frozenset[cst.CSTNode], given: Sequence[cst.BaseExpression]
     ) -> None:
         """Refuse what would still need Triton.
 
@@ -300,7 +300,7 @@ class Host:
 
 
 def _outside(
-    source: Source, kernels: frozenset[cst.FunctionDef], given: Sequence[cst.BaseExpression]
+    source: Source, kernels: frozenset[cst.CSTNode], given: Sequence[cst.BaseExpression]
 ) -> Iterator[cst.CSTNode]:
     """The nodes of the host's code, outermost first."""
     left: list[cst.CSTNode] = [*reversed(given), source.module]

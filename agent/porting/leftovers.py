@@ -94,6 +94,62 @@ def _read_names(node: cst.CSTNode) -> Iterator[cst.Name]:
     return (name for name in descendants(node, cst.Name) if name not in inner)
 
 
+# --- lists of configs ----------------------------------------------------------------------------
+
+
+def idle_configs(
+    source: Source, tuners: Collection[cst.Decorator], config: str
+) -> frozenset[cst.CSTNode]:
+    """The statements of the module that only made the configs of tuners.
+
+    Args:
+        source: it.
+        tuners: decorators that a port has not.
+        config: what makes one config.
+    """
+    defined = dict(_defined(source.module))
+    made: dict[str, cst.CSTNode] = {}
+
+    def makes(name: str, above: Collection[str]) -> bool:
+        """Whether a name is a list of configs, or what one is made by."""
+        if name in made or name not in defined or name in above:
+            return name in made
+        inner = [each.value for each in _read_names(defined[name])]
+        others = [makes(each, {*above, name}) for each in dict.fromkeys(inner)]
+        attributes = descendants(defined[name], cst.Attribute)
+        names = descendants(defined[name], cst.Name)
+        if any(others) or any(source.name(each) == config for each in chain(attributes, names)):
+            made[name] = defined[name]
+        return name in made
+
+    for tuner in tuners:
+        for each in _read_names(tuner):
+            makes(each.value, ())
+    strings = {s.evaluated_value for s in descendants(source.module, cst.SimpleString)}
+    while True:
+        inside = {n for node in (*tuners, *made.values()) for n in _read_names(node)}
+        used = {n.value for n in _read_names(source.module) if n not in inside} | strings
+        if used.isdisjoint(made):
+            return frozenset(made.values())
+        made = {name: node for name, node in made.items() if name not in used}
+
+
+def _defined(module: cst.Module) -> Iterator[tuple[str, cst.CSTNode]]:
+    """The functions and variables of a module that one statement alone defines."""
+    for statement in module.body:
+        match statement:
+            case cst.FunctionDef(decorators=()):
+                yield statement.name.value, statement
+            case cst.SimpleStatementLine(
+                body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))])]
+            ):
+                yield name, statement
+            case cst.SimpleStatementLine(
+                body=[cst.AnnAssign(target=cst.Name(value=name), value=cst.BaseExpression())]
+            ):
+                yield name, statement
+
+
 # --- imports -------------------------------------------------------------------------------------
 
 

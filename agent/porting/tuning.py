@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.porting.configs import ConfigReader, UnreadConfig
 from agent.porting.context import Context
-from agent.syntax import Function, argument
+from agent.syntax import Function, Source, argument
 
 JIT = "triton.jit"
 AUTOTUNE, HEURISTICS = "triton.autotune", "triton.heuristics"
@@ -55,6 +56,12 @@ def tuning_of(context: Context, function: Function) -> Tuning:
     return Tuning(values, computed)
 
 
+def is_tuner(source: Source, decorator: cst.Decorator) -> bool:
+    """Whether a decorator chooses among configs."""
+    call = decorator.decorator
+    return isinstance(call, cst.Call) and source.name(call.func) == AUTOTUNE
+
+
 def _instead(name: str, call: cst.Call | None) -> str:
     """What to do about a decorator: the launches may need what an autotuner gives them."""
     given = [a.keyword.value for a in call.args if a.keyword is not None] if call else []
@@ -64,27 +71,37 @@ def _instead(name: str, call: cst.Call | None) -> str:
 
 
 def _first_config(context: Context, call: cst.Call) -> dict[str, cst.BaseExpression]:
-    source = context.source
-    configs = argument(call, 0, "configs")
-    listed = source.resolve(configs) if configs is not None else None
-    way = f"{WITHOUT_TUNER}, and let `tile-agent autotune` search for others"
-    if not isinstance(listed, cst.List | cst.Tuple) or not listed.elements:
-        raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
-    first = listed.elements[0].value
-    if not isinstance(first, cst.Call) or source.name(first.func) != CONFIG:
-        raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
-    given = argument(first, 0, "kwargs")
-    if any(a.keyword and a.keyword.value == "pre_hook" for a in first.args):
-        raise context.refuse(call, "a config with a `pre_hook`", "do what it does at the launch")
-    if not isinstance(given, cst.Dict):
-        raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
-    values: dict[str, cst.BaseExpression] = {}
-    for element in given.elements:
-        if not isinstance(element, cst.DictElement) or not isinstance(
-            element.key, cst.SimpleString
-        ):
-            raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
-        values[_name(element)] = element.value
+    """What the first of the configs gives to the launches.
+
+    Raises:
+        NotPortable: it cannot be read off the file, or does more than give values.
+    """
+    source, configs = context.source, argument(call, 0, "configs")
+    try:
+        if configs is None:
+            raise UnreadConfig("there are none")
+        reader = ConfigReader(source)
+        first = reader.first(configs)
+        config = first.node
+        if not isinstance(config, cst.Call) or source.name(config.func) != CONFIG:
+            raise UnreadConfig(f"`{source.code(config)}` is no `triton.Config`")
+        if any(each.star for each in config.args):
+            raise UnreadConfig(f"`{source.code(config)}` has arguments with `*`")
+        hook = argument(config, 5, "pre_hook")
+        if hook is not None and source.code(hook) != "None":
+            raise context.refuse(
+                call, "a config with a `pre_hook`", "do what it does at the launch"
+            )
+        given = argument(config, 0, "kwargs")
+        table = reader.behind(first.of(given)) if given is not None else first
+        if not isinstance(table.node, cst.Dict) or not all(map(_is_named, table.node.elements)):
+            raise UnreadConfig("its first config has no table with strings for its keys")
+        values = {_name(e): reader.written(table.of(e.value)) for e in table.node.elements}
+    except UnreadConfig as unread:
+        raise context.refuse(
+            call, "`@triton.autotune` whose configs are computed",
+            f"{WITHOUT_TUNER}, and let `tile-agent autotune` search for others", str(unread),
+        ) from None  # fmt: skip
     context.note(
         call,
         "`@triton.autotune` becomes its first config; `tile-agent autotune` writes cuTile's search",

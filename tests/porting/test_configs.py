@@ -1,0 +1,110 @@
+"""The first config of a tuner, however the file makes its list."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.porting import NotPortable, port
+
+FILE = """\
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+from project import listed
+
+{made}
+
+
+@triton.autotune(configs={configs}, key=["n"])
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BD: tl.constexpr):
+    i = tl.program_id(0) * BD + tl.arange(0, BD)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def run(x, y):
+    kernel[lambda meta: (triton.cdiv(x.numel(), meta["BD"]),)](x, y, x.numel())
+"""
+SIZES = "SIZES = (32, 64, 128)\nWARPS = range(2, 8)\n"
+FUNCTION = """\
+def configs(small=False):
+    '''What is worth trying.'''
+    sizes = [16, 32]
+    return [triton.Config({'BD': 2 * b}, num_warps=w) for b in sizes for w in (2, 4)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "configs", "first"),
+    [
+        (
+            "",
+            '[triton.Config({"BD": bd}, num_warps=w) for bd in (32, 64, 128) for w in (2, 4, 8)]',
+            "32",
+        ),
+        (SIZES, '[triton.Config({"BD": b}, num_warps=w) for b in SIZES for w in WARPS]', "32"),
+        ("", '[triton.Config({"BD": 2**i}) for i in range(4, 8)]', "16"),
+        ("", '[triton.Config({"BD": b * 2}) for b in (8, 16, 32) if b >= 16 and not b % 4]', "32"),
+        ("", 'list(triton.Config({"BD": 1 << i}, num_warps=2) for i in [5, 6])', "32"),
+        ("", '[triton.Config({"BD": b}, num_warps=w) for b, w in [(64, 2), (32, 4)]]', "64"),
+        (
+            "",
+            '[triton.Config({"BD": b}) for b, w in itertools.product([64, 32], (2, 4))]',
+            "64",
+        ),
+        ("", '[c for c in (triton.Config({"BD": 8}), triton.Config({"BD": 16}))]', "8"),
+        (FUNCTION, "configs()", "32"),
+        (f"{FUNCTION}\n\nCONFIGS = configs()\n", "CONFIGS", "32"),
+        ('ONE = [triton.Config({"BD": 4})]\nTWO = [triton.Config({"BD": 8})]', "ONE + TWO", "4"),
+        ('# one\nONE = [\n    # best\n    triton.Config({"BD": 4}),\n]', "[*ONE]", "4"),
+        ("TABLE = {'BD': 4}\nONE: list = [triton.Config(TABLE)]", "ONE", "4"),
+    ],
+)
+def test_the_first_is_taken(made: str, configs: str, first: str) -> None:
+    text = port(FILE.format(made=made, configs=configs), "k.py").text
+    assert f"(flat(x), flat(y), x.numel(), {first}))" in text
+    assert "Config" not in text
+    assert ("import itertools" in text) is ("itertools" not in configs)
+    assert "# best" not in text
+    assert "def configs" not in text
+
+
+@pytest.mark.parametrize(
+    ("made", "configs", "why"),
+    [
+        ("", "listed()", "`listed()` calls what is not in the file"),
+        ("", "listed", "`listed` is no list that the file spells out"),
+        (FUNCTION, "configs(True)", "`configs(True)` is given arguments"),
+        ("ONE = []\nONE.append(triton.Config({}))", "ONE", "`ONE` is empty where it is assigned"),
+        (
+            "ONE = [triton.Config({})]\nONE.insert(0, 1)",
+            "ONE",
+            "`ONE` is changed by `.insert()`",
+        ),
+        ("ONE = [1]\nONE = [2]", "ONE", "`ONE` is assigned 2 times"),
+        ("", "[1]", "`1` is no `triton.Config`"),
+        (
+            "",
+            '[triton.Config({"BD": b}) for b in (8, 16) if listed(b)]',
+            "`listed(b)` is not a value that the file spells out",
+        ),
+        ("", '[triton.Config({"BD": 2**b}) for b in (99,)]', "`2**b` is no small power"),
+        ("", '[triton.Config({"BD": 8 // b}) for b in (0,)]', "`8 // b` fails"),
+        ("", "[triton.Config(kwargs=listed)]", "no table with strings for its keys"),
+        ("", '[triton.Config({"BD": 8}, pre_hook=listed)]', "a config with a `pre_hook`"),
+    ],
+)
+def test_what_cannot_be_read_is_named(made: str, configs: str, why: str) -> None:
+    with pytest.raises(NotPortable) as refused:
+        port(FILE.format(made=made, configs=configs), "k.py")
+    assert why in str(refused.value)
+    assert "`tile-agent autotune` search" in str(refused.value) or "hook" in why
+
+
+def test_a_list_that_is_read_elsewhere_is_refused() -> None:
+    made = 'ONE = [triton.Config({"BD": 4})]\nprint(ONE)'
+    with pytest.raises(NotPortable, match=r"`triton\.Config` in host code"):
+        port(FILE.format(made=made, configs="ONE"), "k.py")
