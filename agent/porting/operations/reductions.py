@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import libcst as cst
@@ -11,14 +12,11 @@ from agent.porting.arguments import Arguments
 from agent.porting.context import TL
 from agent.porting.expressions import Expressions, Handler
 from agent.porting.terms import Phrase, atom
-from agent.porting.values import Number, Several, number, possible
+from agent.porting.values import Number, Several, Value, number, possible
 
 SUM_WIDENS = (dtypes.BOOL, "int8", "int16", "uint8", "uint16")
 MAX_WIDENS = (*SUM_WIDENS, *dtypes.HALVES)
-DOT_ROUNDS = (
-    "products of fp32 tiles are computed in fp32, without tensor cores, where Triton's default is "
-    "tf32"
-)
+DOT_ROUNDS = "computed in fp32, without tensor cores, where Triton's default is tf32"
 
 
 def _sum(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
@@ -137,8 +135,8 @@ def dot(
     left, right = to.number(given["input"]), to.number(given["other"])
     values = [each.value for each in (left, right)]
     kinds = {k for v in values if isinstance(v, Number) for t in v.types for k in possible(t)}
-    if "float32" in kinds and not _exact(given):
-        to.context.note(call, DOT_ROUNDS)
+    if not _exact(given):
+        _note_fp32(to, call, values)
     results = {"int32" if "int" in kind else kind for kind in kinds if "int" in kind}
     if kinds & {*dtypes.HALVES, *dtypes.BYTE_FLOATS, "float32"}:
         results.add("float32")
@@ -161,6 +159,17 @@ def dot(
             call, "`tl.dot` added to fp16", "accumulate in fp32, as the product itself does"
         )
     return atom(f"{ct}.mma({left.text}, {right.text}, {into.text})", Number(kind.types))
+
+
+def _note_fp32(to: Expressions, call: cst.Call, operands: Sequence[Value]) -> None:
+    """Tell of a product of fp32; both operands of one have the same type."""
+    kinds = [each.types if isinstance(each, Number) else frozenset() for each in operands]
+    if not all(any("float32" in possible(kind) for kind in each) for each in kinds):
+        return
+    if frozenset(("float32",)) in kinds:
+        to.context.note(call, f"products of fp32 tiles are {DOT_ROUNDS}")
+    else:
+        to.context.note(call, f"where the operands of a product are fp32, it is {DOT_ROUNDS}")
 
 
 def _exact(given: Arguments) -> bool:
