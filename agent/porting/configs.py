@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 import libcst as cst
+from libcst.metadata.scope_provider import ImportAssignment
 
 from agent.syntax import Source, descendants
 
@@ -65,8 +66,11 @@ class ConfigReader:
         """
         found = next(self._elements(Meant(node)), None)
         if found is None:
-            raise UnreadConfig(f"`{self._code(node)}` is empty where it is assigned")
-        return self.behind(found)
+            raise UnreadConfig(f"`{self._code(node)}` is empty")
+        found = self.behind(found)
+        if isinstance(found.node, cst.Name):
+            raise self._unread(found.node, self._why_unknown(found.node))
+        return found
 
     def behind(self, meant: Meant) -> Meant:
         """What a name stands for, or any other expression itself."""
@@ -124,10 +128,70 @@ class ConfigReader:
                         raise self._unread(node, f"is changed by `.{method}()`")
         behind = self._source.resolve(node)
         if behind is node:
-            assigned = len(self._source.assignments(node))
-            once = "is no list that the file spells out"
-            raise self._unread(node, f"is assigned {assigned} times" if assigned > 1 else once)
-        yield from self._elements(Meant(behind))
+            raise self._unread(node, self._why_unknown(node))
+        is_empty = True
+        for element in self._elements(Meant(behind)):
+            yield element
+            is_empty = False
+        if is_empty:
+            yield from self._appended(node)
+
+    def _why_unknown(self, node: cst.Name) -> str:
+        """What keeps a name from standing for one expression."""
+        assigned = self._source.assignments(node)
+        if any(isinstance(each, ImportAssignment) for each in assigned):
+            return "is of another file"
+        if len(assigned) > 1:
+            return f"is assigned {len(assigned)} times"
+        return "is nothing that the file spells out"
+
+    def _appended(self, node: cst.Name) -> Iterator[Meant]:
+        """What the statements below an empty list append to it, in a function."""
+        around = list(self._source.ancestors(self._source.assignments(node)[0].node))
+        place = next(n for n, a in enumerate(around) if isinstance(a, cst.SimpleStatementLine))
+        block = around[place + 1]
+        if isinstance(block, cst.IndentedBlock):
+            below = block.body[block.body.index(around[place]) + 1 :]
+            for statement in below:
+                yield from self._appends(statement, node.value, {})
+
+    def _appends(
+        self, statement: cst.CSTNode, name: str, names: Mapping[str, Meant]
+    ) -> Iterator[Meant]:
+        """What one statement appends, in loops and below conditions too."""
+        mentions = any(each.value == name for each in descendants(statement, cst.Name))
+        leaves = any(
+            next(descendants(statement, kind), None) is not None
+            for kind in (cst.Continue, cst.Break, cst.Raise)
+        )
+        match statement:
+            case cst.SimpleStatementLine(body=[cst.Return()]):
+                return
+            case cst.SimpleStatementLine(
+                body=[
+                    cst.Expr(
+                        value=cst.Call(
+                            func=cst.Attribute(
+                                value=cst.Name(value=owner), attr=cst.Name(value="append")
+                            ),
+                            args=[cst.Arg(value=appended, keyword=None, star="")],
+                        )
+                    )
+                ]
+            ) if owner == name:
+                yield Meant(appended, names)
+            case cst.For(orelse=None) if mentions and not leaves:
+                for element in self._elements(Meant(statement.iter, names)):
+                    inner = {**names, **self._bound(statement.target, element)}
+                    for each in statement.body.body:
+                        yield from self._appends(each, name, inner)
+            case cst.If(orelse=None) if mentions and not leaves:
+                if self.value(Meant(statement.test, names)):
+                    for each in statement.body.body:
+                        yield from self._appends(each, name, names)
+            case _ if mentions or leaves:
+                line = self._source.line(statement)
+                raise UnreadConfig(f"`{name}` is filled in a way that is not read, in line {line}")
 
     def _elements_of_call(self, meant: Meant, node: cst.Call) -> Iterator[Meant]:
         named = self._source.name(node.func)
@@ -217,8 +281,11 @@ class ConfigReader:
                 return {"True": True, "False": False}.get(node.value)
             case cst.Name() if node.value in meant.names:
                 return self.value(meant.names[node.value])
-            case cst.Name() if (behind := self._source.resolve(node)) is not node:
-                return self.value(Meant(behind))
+            case cst.Name():
+                behind = self._source.resolve(node)
+                if behind is not node:
+                    return self.value(Meant(behind))
+                raise self._unread(node, self._why_unknown(node))
             case cst.Tuple() | cst.List():
                 return tuple(self.value(each) for each in self._elements(meant))
             case cst.UnaryOperation(operator=cst.Minus()):

@@ -35,6 +35,16 @@ def configs(small=False):
     sizes = [16, 32]
     return [triton.Config({'BD': 2 * b}, num_warps=w) for b in sizes for w in (2, 4)]
 """
+APPENDED = """\
+def listed_here():
+    found = []
+    for b in (8, 16):
+        # for all GPUs
+        for w, s in itertools.product((2, 4), (3, 4)):
+            if b * s >= 48:
+                found.append(triton.Config({"BD": b}, num_warps=w, num_stages=s))
+    return found
+"""
 
 
 @pytest.mark.parametrize(
@@ -60,6 +70,7 @@ def configs(small=False):
         (f"{FUNCTION}\n\nCONFIGS = configs()\n", "CONFIGS", "32"),
         ('ONE = [triton.Config({"BD": 4})]\nTWO = [triton.Config({"BD": 8})]', "ONE + TWO", "4"),
         ('# one\nONE = [\n    # best\n    triton.Config({"BD": 4}),\n]', "[*ONE]", "4"),
+        (APPENDED, "listed_here()", "16"),
         ("TABLE = {'BD': 4}\nONE: list = [triton.Config(TABLE)]", "ONE", "4"),
     ],
 )
@@ -67,7 +78,7 @@ def test_the_first_is_taken(made: str, configs: str, first: str) -> None:
     text = port(FILE.format(made=made, configs=configs), "k.py").text
     assert f"(flat(x), flat(y), x.numel(), {first}))" in text
     assert "Config" not in text
-    assert ("import itertools" in text) is ("itertools" not in configs)
+    assert ("import itertools" in text) is ("itertools" not in configs + made)
     assert "# best" not in text
     assert "def configs" not in text
 
@@ -76,9 +87,21 @@ def test_the_first_is_taken(made: str, configs: str, first: str) -> None:
     ("made", "configs", "why"),
     [
         ("", "listed()", "`listed()` calls what is not in the file"),
-        ("", "listed", "`listed` is no list that the file spells out"),
+        ("", "listed", "`listed` is of another file"),
         (FUNCTION, "configs(True)", "`configs(True)` is given arguments"),
-        ("ONE = []\nONE.append(triton.Config({}))", "ONE", "`ONE` is empty where it is assigned"),
+        ("ONE = []", "ONE", "`ONE` is empty"),
+        (APPENDED.replace("found.append", "listed(found).append"), "listed_here()", "filled"),
+        (
+            APPENDED.replace("            if", "            if w: continue\n            if"),
+            "listed_here()",
+            "`found` is filled in a way that is not read, in line 11",
+        ),
+        (
+            "if listed:\n    ONE = triton.Config({})\nelse:\n    ONE = triton.Config({})",
+            "[ONE]",
+            "`ONE` is assigned 2 times",
+        ),
+        ("", '[triton.Config({"BD": b}) for b in (2 * listed,)]', "`listed` is of another file"),
         (
             "ONE = [triton.Config({})]\nONE.insert(0, 1)",
             "ONE",
