@@ -63,14 +63,18 @@ def _problem(text: str, version: tuple[int, int] | None) -> SyntaxError | None:
 
 
 def _line_of(origin: str, text: str, line: int) -> int:
-    """The line of the origin that stands where one of the port does."""
-    blocks = SequenceMatcher(
-        None, origin.splitlines(), text.splitlines(), autojunk=False
-    ).get_opcodes()
+    """The line of the origin that one of the port was most likely made of."""
+    ours, theirs = text.splitlines(), origin.splitlines()
+    blocks = SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes()
     for kind, first, last, begin, end in blocks:
         if begin < line <= end:
-            inside = line - 1 - begin
-            return (
-                first + 1 + (inside if kind == "equal" else min(inside, max(last - first - 1, 0)))
-            )
+            if kind == "equal":
+                return first + line - begin
+            wanted = SequenceMatcher(None, "", ours[line - 1], autojunk=False)
+
+            def likeness(number: int, wanted: SequenceMatcher[str] = wanted) -> float:
+                wanted.set_seq1(theirs[number])
+                return wanted.ratio()
+
+            return max(range(first, last), key=likeness, default=max(first - 1, 0)) + 1
     return 1
