@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import libcst as cst
@@ -23,8 +23,16 @@ def dropped(_: cst.CSTNode) -> cst.RemovalSentinel:
     return cst.RemoveFromParent()
 
 
-def with_comments(source: Source, edits: Mapping[cst.CSTNode, Edit]) -> dict[cst.CSTNode, Edit]:
-    """The edits, and others that keep the comments that these would lose."""
+def with_comments(
+    source: Source, edits: Mapping[cst.CSTNode, Edit], unsaid: Collection[cst.Comment] = ()
+) -> dict[cst.CSTNode, Edit]:
+    """The edits, and others that keep the comments that these would lose.
+
+    Args:
+        source: the file.
+        edits: what becomes of its nodes.
+        unsaid: comments that go with what they are about.
+    """
     found = dict(edits)
     touched = {each for node in edits if (each := _statement_of(source, node)) is not None}
     blocks = {next(source.ancestors(each)) for each in touched}
@@ -35,13 +43,12 @@ def with_comments(source: Source, edits: Mapping[cst.CSTNode, Edit]) -> dict[cst
         before = False
         for statement in block.body:
             if before or statement in touched:
-                found[statement] = _keeping(edits.get(statement), statement, below)
+                found[statement] = _keeping(edits.get(statement), statement, below, unsaid)
             before = statement in touched
-        if before:
-            found[block] = _at_the_end(edits.get(block), below)
+        found[block] = _block(edits.get(block), block, below)
     for each in touched:
         if not isinstance(next(source.ancestors(each)), cst.IndentedBlock | cst.Module):  # `elif`
-            found[each] = _keeping(edits.get(each), each, [])
+            found[each] = _keeping(edits.get(each), each, [], unsaid)
     return found
 
 
@@ -55,13 +62,16 @@ def _statement_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
     return None
 
 
-def _keeping(edit: Edit | None, old: cst.CSTNode, below: list[str]) -> Edit:
+def _keeping(
+    edit: Edit | None, old: cst.CSTNode, below: list[str], unsaid: Collection[cst.Comment]
+) -> Edit:
     """An edit of a statement that keeps its comments.
 
     Args:
         edit: what becomes of it otherwise.
         old: the statement.
         below: comments of what was left out above it; those of its own, where it is left out.
+        unsaid: comments that need not be kept.
     """
 
     def kept(new: Any) -> Any:
@@ -75,7 +85,8 @@ def _keeping(edit: Edit | None, old: cst.CSTNode, below: list[str]) -> Edit:
             below.extend(_comments(*(old.leading_lines if is_import else (old,))))
             return result
         first, *others = result if isinstance(result, cst.FlattenSentinel) else (result,)
-        lost = Counter(_comments(_head(old))) - Counter(_comments(_head(first), *others))
+        lost = Counter(_comments(_head(old), unsaid=unsaid))
+        lost -= Counter(_comments(_head(first), *others))
         lines = [*_lines(below), *first.leading_lines, *_lines(lost.elements())]
         below.clear()
         if len(lines) == len(first.leading_lines):
@@ -86,14 +97,33 @@ def _keeping(edit: Edit | None, old: cst.CSTNode, below: list[str]) -> Edit:
     return kept
 
 
-def _at_the_end(edit: Edit | None, below: Sequence[str]) -> Edit:
-    """An edit of a block that keeps the comments of what is left out at its end."""
+def _block(edit: Edit | None, old: cst.IndentedBlock | cst.Module, below: Sequence[str]) -> Edit:
+    """An edit of a block that keeps the comments of what is left out at its end.
+
+    Nor does what is left out at its beginning leave blank lines.
+    """
 
     def kept(new: Any) -> Any:
         result = edit(new) if edit is not None else new
-        return result.with_changes(footer=[*_lines(below), *result.footer]) if below else result
+        if below:
+            result = result.with_changes(footer=[*_lines(below), *result.footer])
+        if isinstance(old, cst.Module) or not result.body or _blank(old.body[0]):
+            return result
+        first = result.body[0]
+        return result.with_changes(
+            body=[
+                first.with_changes(leading_lines=first.leading_lines[_blank(first) :]),
+                *result.body[1:],
+            ]
+        )
 
     return kept
+
+
+def _blank(statement: Any) -> int:
+    """How many blank lines stand above a statement and its comments."""
+    lines = getattr(statement, "leading_lines", ())
+    return next((n for n, line in enumerate(lines) if line.comment is not None), len(lines))
 
 
 def _head(statement: Any) -> cst.CSTNode:
@@ -103,12 +133,12 @@ def _head(statement: Any) -> cst.CSTNode:
     return head
 
 
-def _comments(*nodes: cst.CSTNode) -> Iterator[str]:
+def _comments(*nodes: cst.CSTNode, unsaid: Collection[cst.Comment] = ()) -> Iterator[str]:
     """The comments in nodes, but for those that tools read."""
     for node in nodes:
         for each in matchers.findall(node, matchers.Comment()):
             assert isinstance(each, cst.Comment)
-            if not FOR_TOOLS.match(each.value):
+            if each not in unsaid and not FOR_TOOLS.match(each.value):
                 yield each.value
 
 

@@ -115,10 +115,10 @@ def _port(text: str, path: str) -> Port:
             edits[helper.node] = lambda _: cst.RemoveFromParent()
             context.note(helper.node, f"{helper.name} is left out: no kernel of the file calls it")
     edits |= idle_options(source, [launch for kernel in kernels for launch in kernel.launches])
-    edits |= _imports(source) | unguarded(source)
-    changed = source.rewrite(with_comments(source, edits))
+    edits |= _imports(source, context.tile) | unguarded(source)
+    changed = source.rewrite(with_comments(source, edits, host.unsaid))
     if unused := idle_imports(source, changed, context.torch):
-        changed = source.rewrite(with_comments(source, unused | edits))
+        changed = source.rewrite(with_comments(source, unused | edits, host.unsaid))
     written = laid_out(_with_head(context, changed), text)
     renamed = with_names_of_its_own(context, written)
     must_parse(renamed, text, path)
@@ -247,9 +247,11 @@ def _begun(lines: tuple[str, ...]) -> Callable[[cst.IndentedBlock], cst.Indented
 # --- the head --------------------------------------------------------------------------------
 
 
-def _imports(source: Source) -> dict[cst.CSTNode, Edit]:
-    """The imports of Triton go."""
+def _imports(source: Source, tile: str) -> dict[cst.CSTNode, Edit]:
+    """The imports of Triton go; that of cuda.tile stands in the place of the first one."""
     edits: dict[cst.CSTNode, Edit] = {}
+    instead = cst.ensure_type(cst.parse_statement(_imported(tile)), cst.SimpleStatementLine)
+    is_first = True
     for node in descendants(source.module, cst.SimpleStatementLine):
         if len(node.body) != 1 or not imports_triton(node.body[0]):
             continue
@@ -259,9 +261,16 @@ def _imports(source: Source) -> dict[cst.CSTNode, Edit]:
         if kept:
             kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
             edits[only] = lambda new, names=tuple(kept): new.with_changes(names=names)  # type: ignore[misc]
+        elif is_first and node in source.module.body:
+            edits[node] = lambda new: new.with_changes(body=instead.body)
+            is_first = False
         else:
             edits[node] = _without
     return edits
+
+
+def _imported(tile: str) -> str:
+    return f"import cuda.tile as {tile}"
 
 
 def _without(_: cst.SimpleStatementLine) -> Any:
@@ -271,19 +280,21 @@ def _without(_: cst.SimpleStatementLine) -> Any:
 
 def _with_head(context: Context, text: str) -> str:
     """The text with the imports and the small functions that it needs."""
-    lines = [f"import cuda.tile as {context.tile}"]
+    lines: list[str] = []
     module = cst.parse_module(text)
     present = Source(text).module
+    if reached_as(Source(text), "math", present) is None and context.uses_math:
+        lines.append("import math")
+    if not any(_is_tile(each, context.tile) for each in module.body):
+        lines.append(_imported(context.tile))
     if reached_as(Source(text), "torch", present) is None:
         lines.append(f"import {context.torch}")
-    if context.uses_math and reached_as(Source(text), "math", present) is None:
-        lines.insert(0, "import math")
     helpers = "\n\n".join(_helper(context, name) for name in needed(context.helpers))
-    added: list[Any] = list(cst.parse_module("\n".join(lines) + "\n").body)
+    added: list[Any] = list(cst.parse_module("".join(f"{each}\n" for each in lines)).body)
     place = _behind_imports(module)
     body: list[Any] = list(module.body)
     at = _first_import(module)
-    if at < len(body):  # what stood above the first import stands above the new ones
+    if added and at < len(body):  # what stood above the first import stands above the new ones
         added[0] = added[0].with_changes(leading_lines=body[at].leading_lines)
         body[at] = body[at].with_changes(leading_lines=[])
     body[at:at] = added
@@ -296,6 +307,14 @@ def _with_head(context: Context, text: str) -> str:
             body[place] = body[place].with_changes(leading_lines=[*blank, *above])
         body[place:place] = _spaced(parsed)
     return module.with_changes(body=body).code
+
+
+def _is_tile(statement: cst.CSTNode, tile: str) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and any(
+        isinstance(each, cst.Import)
+        and [(a.evaluated_name, a.evaluated_alias) for a in each.names] == [("cuda.tile", tile)]
+        for each in statement.body
+    )
 
 
 def _helper(context: Context, name: str) -> str:

@@ -14,6 +14,7 @@ from agent.porting.constants import unwrapped
 from agent.porting.context import TL, Context, names_of
 from agent.porting.functions import Translated
 from agent.porting.guarded_imports import stand_ins
+from agent.porting.launch_comments import remarks_of, with_remarks, without_argument
 from agent.porting.pasted import brought, on_one_line
 from agent.porting.tuning import Tuning
 from agent.porting.validity import within_f_strings
@@ -34,6 +35,7 @@ class Host:
     def __init__(self, context: Context, translated: Mapping[str, Translated]) -> None:
         self.context = context
         self.edits: dict[cst.CSTNode, Edit] = {}
+        self.unsaid: set[cst.Comment] = set()  # comments of what launches drop
         self._translated = translated
         self._names = names_of(context.source)
 
@@ -149,9 +151,10 @@ class Host:
         arguments = [self._argument(call, p, given, done) for p in kernel.function.parameters]
         grid, before = self._grid(launch, shown)
         ct, torch = self.context.tile, self.context.torch
-        listed = ", ".join(arguments) + ("," if len(arguments) == 1 else "")
-        name = kernel.function.node.name.value
-        text = f"{ct}.launch({torch}.cuda.current_stream(), {grid}, {name}, ({listed}))"
+        names = [parameter.name.value for parameter in kernel.function.parameters]
+        head = (f"{torch}.cuda.current_stream()", grid, kernel.function.node.name.value)
+        text = f"{ct}.launch{_passed(head, dict(zip(names, arguments, strict=True)), launch)}"
+        self.unsaid.update(without_argument(launch))
         guard = apart(self.context, kernel, launch, shown, done)
         body = "".join(f"    {part}\n" for part in (*guard, text))
         new = f"{before}if 0 not in {grid}:\n{body}"
@@ -297,6 +300,15 @@ class Host:
         while name in self._names:
             name += "_"
         return name
+
+
+def _passed(head: Sequence[str], listed: Mapping[str, str], launch: Launch) -> str:
+    """What `ct.launch` is passed, in parentheses."""
+    said = remarks_of(launch)
+    if said and not any("\n" in each for each in listed.values()):
+        return with_remarks(head, listed, said)
+    arguments = ", ".join(listed.values()) + ("," if len(listed) == 1 else "")
+    return f"({', '.join(head)}, ({arguments}))"
 
 
 def _outside(

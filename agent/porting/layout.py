@@ -6,6 +6,8 @@ from typing import Any
 
 import libcst as cst
 
+from agent.porting.arithmetic import OPERATORS
+
 WIDTH = 100
 STEP = "    "
 
@@ -141,20 +143,79 @@ class _Breaking(cst.CSTTransformer):
             return node.with_changes(
                 elements=elements, lpar=[cst.LeftParen(whitespace_after=_newline(level))]
             )
+        if isinstance(node, cst.Subscript):
+            behind = len(code) - len(self._module.code_for_node(node.value))
+            return node.with_changes(value=self._broken(node.value, first - behind, room, level))
+        if isinstance(node, cst.IfExp):
+            return self._choice(node, inner, room, level)
+        if isinstance(node, cst.Dict) and node.elements:
+            return self._table(node, inner, room, level)
         if isinstance(node, cst.BinaryOperation):
             return self._sum(node, inner, room, level)
         return node
 
-    def _sum(self, node: cst.BinaryOperation, inner: int, room: int, level: int) -> Any:
-        """`(left\\n + right)`; the parentheses are added where there are none."""
-        operator: Any = node.operator
+    def _choice(self, node: cst.IfExp, inner: int, room: int, level: int) -> cst.IfExp:
+        """`(one\nif test\nelse other)`, in parentheses outside of others."""
+        is_bare = level > 1 and not node.lpar
+        if is_bare:
+            level, inner = level - 1, inner + len(STEP)
+        else:
+            node = node.with_changes(
+                lpar=[cst.LeftParen(whitespace_after=_newline(level))],
+                rpar=[cst.RightParen(whitespace_before=_newline(level - 1))],
+            )
         return node.with_changes(
-            left=self._broken(node.left, inner, room, level + 1),
+            body=self._broken(node.body, inner, room, level + 1),
+            whitespace_before_if=_newline(level),
+            test=self._broken(node.test, inner - 3, room, level + 1),
+            whitespace_before_else=_newline(level),
+            orelse=self._broken(node.orelse, inner - 5, room, level + 1),
+        )
+
+    def _table(self, node: cst.Dict, inner: int, room: int, level: int) -> cst.Dict:
+        """An element a line."""
+        elements = []
+        for number, element in enumerate(node.elements, 1):
+            if isinstance(element, cst.DictElement):
+                key = len(self._module.code_for_node(element.key))
+                value = self._broken(element.value, inner - key - 3, room, level + 1)
+                element = element.with_changes(value=value)
+            behind = _newline(level - (number == len(node.elements)))
+            elements.append(element.with_changes(comma=cst.Comma(whitespace_after=behind)))
+        return node.with_changes(
+            elements=elements, lbrace=cst.LeftCurlyBrace(whitespace_after=_newline(level))
+        )
+
+    def _sum(self, node: cst.BinaryOperation, inner: int, room: int, level: int) -> Any:
+        """`(left\n+ right)`, each of many terms on a line; parentheses only where there is need.
+
+        Within those of a call or of a tuple a line may end anywhere.
+        """
+        if node.lpar or level == 1:
+            return self._terms(node, inner, room, level).with_changes(
+                lpar=[cst.LeftParen(whitespace_after=_newline(level))],
+                rpar=[cst.RightParen(whitespace_before=_newline(level - 1))],
+            )
+        return self._terms(node, inner + len(STEP), room, level - 1)
+
+    def _terms(self, node: cst.BinaryOperation, inner: int, room: int, level: int) -> Any:
+        """The operators of one rank, each at the beginning of a line."""
+        operator: Any = node.operator
+        left = node.left
+        if isinstance(left, cst.BinaryOperation) and not left.lpar and _rank(left) == _rank(node):
+            left = self._terms(left, inner, room, level)
+        else:
+            left = self._broken(left, inner, room, level + 1)
+        return node.with_changes(
+            left=left,
             operator=operator.with_changes(whitespace_before=_newline(level)),
             right=self._broken(node.right, inner - 3, room, level + 1),
-            lpar=[cst.LeftParen(whitespace_after=_newline(level))],
-            rpar=[cst.RightParen(whitespace_before=_newline(level - 1))],
         )
+
+
+def _rank(node: cst.BinaryOperation) -> int:
+    """How tightly an operator binds; what binds alike is read from the left."""
+    return OPERATORS[type(node.operator)][1] if type(node.operator) in OPERATORS else 0
 
 
 def _newline(level: int) -> cst.ParenthesizedWhitespace:
