@@ -142,6 +142,7 @@ def check(
     python: str,
     timeout_s: float,
     targets: Sequence[str] = TARGETS,
+    name: str = "",
 ) -> Checked:
     """Compare a port with its origin on the calls that tests make.
 
@@ -153,6 +154,7 @@ def check(
         python: the interpreter of the tests.
         timeout_s: for each of two runs of the tests.
         targets: the GPUs that what was launched is compiled for.
+        name: of the file that the port is to be.
 
     Raises:
         UsageError: the interpreter cannot be run.
@@ -168,7 +170,7 @@ def check(
             file.write_text(text, encoding="utf-8")
             found = _run(
                 kernel, file, project, functions, python, timeout_s, targets, port.kernels,
-                replace=replace,
+                name=name or f"{kernel.stem}_cutile.py", replace=replace,
             )  # fmt: skip
             if found.calls or found.problems or found.remedy:
                 return found
@@ -185,6 +187,7 @@ def _run(
     targets: Sequence[str],
     kernels: Sequence[str],
     *,
+    name: str,
     replace: bool,
 ) -> Checked:
     """Run the tests once: to compare calls, or with the port in the origin's place."""
@@ -215,7 +218,19 @@ def _run(
             timeout_s=timeout_s,
         )
         log = (scratch / "log").read_text(encoding="utf-8", errors="replace")
-    return read(end.answers, end.fate, log, project.root, kernels, replace=replace)
+
+    def named(value: Any) -> Any:
+        """What is said of the port, by the name that it will have."""
+        if isinstance(value, str):
+            for path in (str(port.resolve()), str(port)):
+                value = value.replace(f'"{path}"', name).replace(path, name)
+            return value
+        if isinstance(value, Mapping):
+            return {key: named(each) for key, each in value.items()}
+        return [named(each) for each in value] if isinstance(value, list) else value
+
+    answers = [named(answer) for answer in end.answers]
+    return read(answers, named(end.fate), named(log), project.root, kernels, replace=replace)
 
 
 def read(
@@ -264,7 +279,9 @@ def read(
     unchecked = remedy = ""
     lost = [fault(a["account"], root, a["test"]) for a in answers if a["event"] == "uncollected"]
     if not ends:
-        unchecked = f"the tests did not run to their end ({fate}): {_last(log)}"
+        last = _last(log)
+        why = "" if last in fate else f": {last}"
+        unchecked = f"the tests did not run to their end ({fate}){why}"
     elif lost and not calls and not passed + failed:
         unchecked = f"the tests cannot be imported: {lost[0]}"
         account = next(a["account"] for a in answers if a["event"] == "uncollected")

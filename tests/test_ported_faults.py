@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.ported import Checked, Project, check
+from agent.environment import probe
+from agent.ported import Checked, Project, check, read
 from agent.porting import port
 from tests.support.repo import write
 
@@ -55,6 +56,7 @@ def checked(
     kernel: str = KERNEL,
     changed: tuple[str, str] = ("", ""),
     names: tuple[str, ...] = ("test_scale.py",),
+    targets: tuple[str, ...] = (),
 ) -> Checked:
     """A kernel's port checked, with one text of the port in the place of another."""
     write(folder, {"scale.py": kernel, "test_scale.py": tests})
@@ -65,7 +67,7 @@ def checked(
     project = Project(folder, tuple(folder / name for name in names), (folder,))
     return check(
         made, folder / "scale.py", project, made.functions,
-        python=sys.executable, timeout_s=300, targets=(),
+        python=sys.executable, timeout_s=300, targets=targets, name="new.py",
     )  # fmt: skip
 
 
@@ -168,4 +170,44 @@ def test_a_file_of_tests_that_cannot_be_imported_keeps_no_others_from_it(tmp_pat
     assert found.notes == (
         "left out, as it cannot be imported: test_other.py:1: ModuleNotFoundError: No module named "
         "'no_such_module'",
+    )
+
+
+def test_why_tests_did_not_end_is_told_once() -> None:
+    fate = "the process ended with exit code 4: ModuleNotFoundError: No module named 'addict'"
+    log = "Traceback:\nModuleNotFoundError: No module named 'addict'\n"
+    found = read([], fate, log, replace=False)
+    assert found.unchecked == f"the tests did not run to their end ({fate})"
+    found = read([], "not done after 1 s: killed", log, replace=False)
+    assert found.unchecked.endswith("killed): ModuleNotFoundError: No module named 'addict'")
+
+
+@pytest.mark.skipif(probe().tileiras is None, reason="needs cuda.tile's compiler")
+def test_what_does_not_compile_is_told_of_the_port_in_one_line(tmp_path: Path) -> None:
+    found = checked(
+        tmp_path,
+        changed=("    i = ct.arange", "    q = [1, 2]\n    i = ct.arange"),
+        targets=("sm_90",),
+    )
+    (problem,) = found.problems
+    assert problem.startswith("scale_kernel does not compile for sm_90: ")
+    assert " new.py, line " in problem
+    assert problem.endswith("q = [1, 2]")  # without the carets below it
+
+
+def test_arrays_that_share_memory_are_named_with_their_launch(tmp_path: Path) -> None:
+    kernel = KERNEL.replace("def scaled(x):", "def scaled(x, o):").replace(
+        "    o = torch.empty_like(x)\n", ""
+    )
+    tests = TESTS.replace("assert scaled(x).sum() == 16", "assert scaled(x, x.view(2, 4)).sum()")
+    found = checked(tmp_path, tests, kernel)
+    line = (
+        port(kernel, "scale.py")
+        .text.splitlines()
+        .index('        apart("scale_kernel", {"o_ptr": o}, {"x_ptr": x})')
+    )
+    assert found.problems == (
+        "scaled: the port raises ValueError: scale_kernel: o_ptr and x_ptr share memory, and o_ptr "
+        "is stored to: cuTile takes the arrays of a launch to be distinct "
+        f"(new.py, line {line + 1})",
     )

@@ -28,7 +28,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -183,7 +183,7 @@ class CallComparison:
         try:
             port = self.module(origin)
         except Exception as raised:
-            problem = f"the port cannot be imported: {_account(raised)}"
+            problem = f"the port cannot be imported: {_account(raised, self.port)}"
         drawn.restore()
         copies = Copies(origin, port)
         state = {
@@ -223,7 +223,7 @@ class CallComparison:
             with filled_memory(), side, self._watch.watching(ported):
                 found = getattr(port, name)(*args, **kwargs)
         except Exception as error:
-            problem = f"the port raises {_account(error)}"
+            problem = f"the port raises {_account(error, self.port)}"
         finally:
             beyond.compare(ported, self._watch.kinds.__getitem__, comparison)
         raised = problem is not None
@@ -274,18 +274,30 @@ def _silent(result: Any, done: Done) -> str:
     return "return None and change nothing that they are given" if result is None else ""
 
 
-def _account(raised: BaseException) -> str:
+def _account(raised: BaseException, port: Path) -> str:
     """An exception in a line; of one without a message, the line of the source that raised it."""
     kind, said = type(raised).__name__, _line(raised)
     frames = traceback.extract_tb(raised.__traceback__)
     if said or not frames:
-        return f"{kind}: {said}"
+        return f"{kind}: {said}{_place(frames, port)}"
     code = " ".join((frames[-1].line or "").split())[:200]
     return f"{kind} at `{code}`" if code else f"{kind} in {frames[-1].name}"
 
 
+def _place(frames: Sequence[traceback.FrameSummary], port: Path) -> str:
+    """Where of the port something was refused by a check of it: the line that has it checked."""
+    if len(frames) < 2 or Path(frames[-1].filename) != port:
+        return ""
+    caller = frames[-2]
+    if not (frames[-1].line or "").startswith("raise") or Path(caller.filename) != port:
+        return ""
+    return f" ({port}, line {caller.lineno})"
+
+
 def _line(problem: BaseException) -> str:
-    return " ".join(str(problem).split())[:300]
+    """What an exception says, without the carets below the code that it shows."""
+    lines = (line for line in str(problem).splitlines() if line.strip(" ^~"))
+    return " ".join(" ".join(lines).split())[:300]
 
 
 # --- hooks of pytest -----------------------------------------------------------------------------

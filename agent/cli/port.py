@@ -84,7 +84,10 @@ def port(
         if project.tests:
             names = ", ".join(os.path.relpath(test) for test in project.tests)
             output.progress(f"comparing both on the calls of {names}")
-        checked = compare(made, kernel, project, made.functions, python=python, timeout_s=timeout_s)
+        checked = compare(
+            made, kernel, project, made.functions,
+            python=python, timeout_s=timeout_s, name=str(file),
+        )  # fmt: skip
     written = checked is None or not checked.problems
     if written:
         write_new(file, made.text)
@@ -121,10 +124,14 @@ def _lines(
     ]
     lines += _verdict(kernel, checked)
     named = shlex.quote(str(file))
-    lines.append(
-        f"next: commit it with tests, and `tile-agent run --kernel {named}` goes on from there"
-    )
-    return lines
+    if any((folder / ".git").exists() for folder in file.resolve().parents):
+        do = f"commit it with tests, and `tile-agent run --kernel {named}` goes on from there"
+    else:
+        do = (
+            "put it into a git repository with tests, and commit both: `tile-agent run --kernel` "
+            "goes on from there"
+        )
+    return [*lines, f"next: {do}"]
 
 
 def _verdict(kernel: Path, checked: Checked | None) -> list[str]:

@@ -125,12 +125,13 @@ def apart(
             )  # fmt: skip
     if not doubtful:
         return []
-    lists = [
-        ", ".join(given[n] for n in arrays if n in doubtful and (n in stored) is wanted)
+    tables = [
+        ", ".join(f'"{n}": {given[n]}' for n in arrays if n in doubtful and (n in stored) is wanted)
         for wanted in (True, False)
     ]
-    stores, loads = (f"({each},)" if each else "()" for each in lists)
-    return [f"{context.helper('apart')}({stores}, {loads})"]
+    stores, loads = (f"{{{each}}}" for each in tables)
+    called = context.helper("apart")
+    return [f'{called}("{kernel.function.node.name.value}", {stores}, {loads})']
 
 
 def repeatable(source: Source, node: cst.BaseExpression) -> bool:

@@ -39,15 +39,19 @@ def next_power_of_2(n):
     return 1 << (n - 1).bit_length() if n > 0 else 0
 '''),
     "apart": Helper('''\
-def apart(stored, others):
-    """Raise where memory that the kernel stores to is reached through another array as well.
+def apart(kernel, stored, others):
+    """Raise where memory that a kernel stores to is reached through another array as well.
 
     cuTile takes the arrays of a launch to be distinct, and orders accesses to each by itself.
     """
-    for place, x in enumerate(stored):
-        for y in (*stored[place + 1 :], *others):
-            if overlap(x, y):
-                raise ValueError("two arrays of the launch share memory, and one is stored to")
+    arrays = {**stored, **others}
+    for one in stored:
+        for other in arrays:
+            if one != other and overlap(arrays[one], arrays[other]):
+                raise ValueError(
+                    f"{kernel}: {one} and {other} share memory, and {one} is stored to: cuTile "
+                    "takes the arrays of a launch to be distinct"
+                )
 ''', ("overlap",)),
     "overlap": Helper('''\
 def overlap(x, y):

@@ -72,8 +72,14 @@ def test_without_tests_it_says_that_it_is_unchecked(folder: Path) -> None:
     done = tile_agent(folder, "port", "--kernel", "softmax.py", "--output", "new.py")
     assert done.code == 0
     assert "unchecked: no test of it was found" in done.out
-    assert "tile-agent run --kernel new.py" in done.out
+    assert "next: put it into a git repository with tests, and commit both" in done.out
     assert (folder / "new.py").exists()
+
+
+def test_within_a_repository_a_run_is_next(folder: Path) -> None:
+    (folder / ".git").mkdir()
+    done = tile_agent(folder, "port", "--kernel", "softmax.py", "--no-check")
+    assert "next: commit it with tests, and `tile-agent run --kernel softmax_cutile.py`" in done.out
 
 
 def test_tests_that_cannot_be_imported_are_said_to_be_so(folder: Path) -> None:
