@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,48 @@ def test_a_command_that_fails_or_launches_nothing_is_told_so(repo: Path) -> None
     assert (nothing.code, "launched no kernel" in nothing.json["error"]) == (NO_LAUNCH, True)
     absent = profile(repo, "no-such-program")
     assert absent.code == ExitCode.USAGE
+
+
+def test_the_traceback_of_a_command_is_all_that_is_shown_of_it(repo: Path) -> None:
+    (repo / "wants.py").write_text("import torch\n")
+    (repo / "wanting.py").write_text("import wants\n")
+    bare = getattr(sys, "_base_executable", sys.executable)  # has no torch
+    script = "import sys; sys.modules['torch'] = None; import wanting"
+    done = profile(repo, bare, "-c", script, options=())
+    assert done.code == COMMAND_FAILED
+    shown = [line for line in done.err.splitlines() if not line.startswith("tile-agent: ")]
+    assert shown[0] == "Traceback (most recent call last):"
+    files = [line.split('"')[1] for line in shown if line.startswith("  File ")]
+    assert files == ["<string>", str(repo / "wanting.py"), str(repo / "wants.py")]
+    assert shown[-1].startswith("ModuleNotFoundError: import of torch halted")
+
+
+LATE = """\
+import json, os, pathlib, time, torch
+from kernels.one import add
+
+add(torch.ones(64))
+while os.path.exists(json.loads(os.environ["TILE_AGENT_RECORDER"])["folder"]):
+    time.sleep(0.05)
+"""
+STARTER = """\
+import subprocess, sys
+with open("said.txt", "w") as said:
+    late = f"{sys.executable} late.py; echo ended"
+    subprocess.Popen(["sh", "-c", late], stdout=said, stderr=said, start_new_session=True)
+"""
+
+
+@pytest.mark.full
+def test_a_process_that_outlives_the_command_ends_in_silence(repo: Path) -> None:
+    (repo / "late.py").write_text(LATE)
+    (repo / "starter.py").write_text(STARTER)
+    profile(repo, sys.executable, "starter.py")
+    said = repo / "said.txt"
+    deadline = time.monotonic() + 120
+    while "ended" not in said.read_text() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert said.read_text() == "ended\n"
 
 
 ON_GPU = """\

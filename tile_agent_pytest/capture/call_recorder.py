@@ -329,6 +329,7 @@ class ProcessRecorder:
             self.write({"tally": told, "left_out": self._left_out, "outside_calls": self._outside})
 
     def write(self, message: Message) -> None:
-        """Add a line to what is recorded of this process."""
-        with self._lock, self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(message)}\n")
+        """Add a line to what is recorded of this process, which may outlive the folder."""
+        with self._lock, contextlib.suppress(OSError):
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(message)}\n")

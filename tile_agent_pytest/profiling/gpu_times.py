@@ -104,10 +104,10 @@ class GpuTimes:
 
     def read(self) -> None:
         """End the recording, and count in what it holds; the GPU is waited for."""
-        import torch
-
         if not self.runs or threading.get_ident() != threading.main_thread().ident:
             return
+        import torch  # not sooner: what never ran may be for want of it
+
         profiler, self._profiler = self._profiler, None
         torch.cuda.synchronize()
         profiler.stop()

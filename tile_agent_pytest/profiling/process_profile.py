@@ -129,7 +129,8 @@ class ProcessProfile:
             "main": self._main,
             "callable": sorted(self._callable),
         }
-        with self._path.open("a", encoding="utf-8") as file:
+        # A process may outlive the command, and with it the folder.
+        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(f"{json.dumps(message)}\n")
 
 
