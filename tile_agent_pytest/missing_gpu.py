@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from tile_agent_pytest import operator_bodies
 from tile_agent_pytest.interpreted_driver import PROPERTIES, CpuEvent
 
 CAPABILITY = (8, 0)
@@ -37,6 +38,7 @@ def install() -> None:
     _cast_here(torch.amp.autocast_mode.autocast)
     mode = _cpu_instead(torch)
     _in_backward_too(torch, mode)
+    operator_bodies.keep(mode)
     mode.__enter__()
     _installed.append(mode)
 

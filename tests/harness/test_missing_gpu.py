@@ -120,6 +120,34 @@ def test_put_there_in_a_backward_pass():
     assert x.grad.tolist() == [4.0] * 3 and again.tolist() == [2.0] * 3
 
 
+@torch.library.custom_op("mine::scaled", mutates_args=())
+def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:
+    assert x.is_cuda
+    return x * torch.full((1,), factor, device="cuda")
+
+
+def scaled_backward(ctx, dy):
+    return scaled(dy * torch.ones(1, device="cuda"), ctx.factor), None
+
+
+def keep_factor(ctx, inputs, output):
+    ctx.factor = inputs[1] * torch.ones((), device="cuda").item()
+
+
+scaled.register_autograd(scaled_backward, setup_context=keep_factor)
+library = torch.library.Library("mine_too", "DEF")
+library.define("zeros(Tensor x) -> Tensor")
+library.impl("zeros", lambda x: torch.zeros(x.shape, device=0), "CompositeExplicitAutograd")
+
+
+def test_put_there_by_operators():
+    x = torch.ones(3, device="cuda", requires_grad=True)
+    scaled(x, 2.0).sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+    assert torch.ops.mine.scaled(x, 3.0).tolist() == [3.0] * 3
+    assert torch.ops.mine_too.zeros(x).tolist() == [0.0] * 3
+
+
 def test_timed_by_events():
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     stream = torch.cuda.Stream()
@@ -167,7 +195,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_tests_that_name_cuda_are_run(repo: Path) -> None:
     right = tile_agent(repo, "verify", "--kernel", "kernel.py")
-    assert (right.code, "7 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
+    assert (right.code, "8 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
     timed = tile_agent(repo, "bench", "--kernel", "kernel.py")
     assert timed.code == ExitCode.DONE, timed.err
 

@@ -43,6 +43,20 @@ def test_everything_is_put_back() -> None:
         ct.exp(1.0)
 
 
+def test_what_an_operator_allocates_is_there_too() -> None:
+    register = torch.library.Library.impl
+    with TileCpu():
+
+        @torch.library.custom_op("test_context::doubled", mutates_args=())
+        def doubled(x: torch.Tensor) -> torch.Tensor:
+            y = torch.empty(x.shape, device="cuda")
+            ct.launch(torch.cuda.current_stream(), (1,), double, (x, y, 4))
+            return y
+
+        assert doubled(torch.ones(4, device="cuda")).tolist() == [2, 2, 2, 2]
+    assert torch.library.Library.impl is register
+
+
 def test_a_launch_that_was_imported_by_name_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = ModuleType("imports_by_name")
     module.launch = ct.launch

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from tile_agent_pytest import operator_bodies
 from tile_agent_pytest.tile_cpu import dtypes
 
 CUDA = torch.device("cuda", 0)
@@ -244,10 +245,12 @@ class CudaAsCpu:
             self._originals.append((module, name, getattr(module, name)))
             setattr(module, name, value)
         self._mode.__enter__()
+        operator_bodies.keep(self._mode)
         _open.append(self)
 
     def __exit__(self, *problem: Any) -> None:
         _open.remove(self)
+        operator_bodies.drop(self._mode)
         self._mode.__exit__(*problem)
         while self._originals:
             setattr(*self._originals.pop())
