@@ -34,7 +34,7 @@ from agent.harness.processes.recorded_command import (
 )
 from agent.importers import module_of
 from agent.redaction import redact
-from agent.rewriting.common.own_operators import with_own_operators
+from agent.rewriting.common.own_operators import computed_names, with_own_operators
 
 MOST_SHOWN = 160
 """Characters of a reason."""
@@ -168,6 +168,7 @@ def capture_tests(
     def from_test(path: Path | None) -> str:
         return os.path.relpath(path, files.test.parent.resolve()) if path else ""
 
+    computed = computed_names(text, seen.registered)
     source = CapturedSource(
         kernel.name,
         suffix,
@@ -179,12 +180,14 @@ def capture_tests(
         from_test(place.file),
         loads_kernel=loads_kernel,
         asks_for_gpu=re.search(r"\.is_cuda\b", text) is not None,
+        renames_operators=bool(computed),
     )
     end_note = f"{failed} after calls that are kept: see what it said, whether there should be more"
     cut = (f"the command was ended after {end.stopped_s:.0f} s",) if end.stopped_s else ()
     cut = cut or ((end_note,) if failed else ())
     notes = (*cut, *unwritable(seen), *_notes(seen))
-    return CapturedTests(files, source, with_own_operators(text).encode(), seen, found, notes)
+    origin = with_own_operators(text, computed=computed).encode()
+    return CapturedTests(files, source, origin, seen, found, notes)
 
 
 def _package_roots(kernel: Path) -> list[Path]:
@@ -244,6 +247,8 @@ def _nothing(kernel: Path, seen: Capture) -> str:
         return f"no call can be written down: {'; '.join(unwritable(seen))}"
     if seen.faults:
         return f"no call could be described: {'; '.join(seen.faults)}"
+    if seen.operators:
+        return f"{_unrecorded(seen)}: call a function of {kernel} that calls it, or its object"
     if seen.as_script:
         return (
             f"{kernel} launches {', '.join(seen.outside)} in no function of it that was seen to be "
@@ -268,6 +273,8 @@ def _notes(seen: Capture) -> list[str]:
         notes.append(f"{seen.left_out} calls were counted only: of too many kinds, or in a graph")
     if others := passed_over(seen):
         notes.append(f"{', '.join(others)}: calls that launch kernels of the file are left out")
+    if seen.operators:
+        notes.append(f"there are others: {_unrecorded(seen)}")
     if seen.outside:
         place = "calls that were seen" if seen.as_script else "the file"
         notes.append(f"{', '.join(seen.outside)} was also launched by code outside of {place}")
@@ -277,3 +284,10 @@ def _notes(seen: Capture) -> list[str]:
             's in each process of the tests: put that under `if __name__ == "__main__":`'
         )
     return notes
+
+
+def _unrecorded(seen: Capture) -> str:
+    named = [f"`{name}`" for name in seen.operators]
+    if len(named) == 1:
+        return f"{named[0]} is a torch custom op, whose calls are not recorded"
+    return f"{', '.join(named)} are torch custom ops, whose calls are not recorded"

@@ -136,13 +136,17 @@ class Capture:
     left_out: int
     """Calls beyond the kinds that a process tells apart."""
     outside: tuple[str, ...]
-    """Kernels that were launched by no call of a function of the file."""
+    """Kernels that were launched by no call of a function of the file that was recorded."""
     as_script: bool
     """Whether one of these was by the file itself, which Python ran."""
     faults: tuple[str, ...]
     """Why calls could not be described."""
     tests: SeenTests | None = None
     """Of the tests that pytest ran in it; None where it ran none, nor skipped any."""
+    operators: tuple[str, ...] = ()
+    """Functions that PyTorch's dispatcher called, where these launched so."""
+    registered: tuple[str, ...] = ()
+    """`namespace::name` of the file's functions that are torch custom ops."""
     imported_s: float = 0.0
     """What its statements take that launch kernels whenever it is imported, as far as was seen."""
 
@@ -175,6 +179,8 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
     calls: dict[str, CapturedCall] = {}
     clock, safetensors, as_script, left_out = "", False, False, 0
     outside: dict[str, None] = {}
+    operators: dict[str, None] = {}
+    registered: dict[str, None] = {}
     faults: dict[str, None] = {}
     imported_s = 0.0
     tests: SeenTests | None = None
@@ -192,11 +198,14 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
                 tests = (tests or SeenTests()).with_those_of(message["tests"])
             elif "fault" in message:
                 faults[message["fault"]] = None
+            elif "registered" in message:
+                registered[message["registered"]] = None
             elif "imported_s" in message:
                 here_s += message["imported_s"]
                 imported_s = max(imported_s, here_s)
             else:
-                outside[message["outside"]] = None
+                by = message["operator"]
+                (operators if by else outside)[by or message["outside"]] = None
                 as_script |= message["as_script"]
         left_out += last["left_out"]
         for key, tally in last["tally"].items():
@@ -215,6 +224,8 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
         as_script,
         tuple(faults),
         tests,
+        tuple(operators),
+        tuple(registered),
         imported_s,
     )
 

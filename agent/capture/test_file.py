@@ -42,6 +42,8 @@ class CapturedSource:
     """Whether what launches has loaded the kernel's file by a name that nobody else finds it by."""
     asks_for_gpu: bool = False
     """Whether the kernel's file asks tensors for `is_cuda`: none of the CPU's will do."""
+    renames_operators: bool = False
+    """Whether torch custom ops of the origin have to get names of their own when it is loaded."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def write_tests(
         arrays=[f"{library}.ndarray" for library in sorted(writer.arrays)],
         folder=source.folder,
         asks_for_gpu=source.asks_for_gpu,
+        renames_operators=source.renames_operators,
         file=source.file,
         module=module,
         names=names,

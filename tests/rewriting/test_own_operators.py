@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agent.rewriting.common.own_operators import registered_otherwise, with_own_operators
+from agent.rewriting.common.own_operators import (
+    computed_names,
+    registered_otherwise,
+    with_own_operators,
+)
 from agent.syntax import Source
 
 OPERATORS = """\
@@ -105,3 +109,14 @@ def test_what_keeps_its_name_is_found(code: str, kept: bool) -> None:
     last = source.module.body[-1]
     line = source.line(last)
     assert [source.line(call) for call in registered_otherwise(source)] == [line] * kept
+
+
+def test_names_that_do_not_stand_in_the_file_are_known_by_what_was_registered() -> None:
+    text = "import torch\n\n\n@decorator\ndef one(x):\n    return torch.ops.theirs.one(x)\n"
+    literal = '\n\n@torch.library.custom_op("mine::two", mutates_args=())\ndef two(x): ...\n'
+    computed = computed_names(text + literal, ["theirs::one", "mine::two"])
+    assert computed == {("theirs", "one")}
+    renamed = with_own_operators(text + literal, computed=computed)
+    assert "torch.ops.theirs_origin.one(x)" in renamed
+    assert '"mine_origin::two"' in renamed
+    assert computed_names(text, []) == set()

@@ -34,6 +34,8 @@ MOST_KINDS = 512
 """Kinds of calls that a process tells apart; further ones are only counted."""
 MOST_ELSEWHERE = 256
 """Of these, from where on no more are told apart of modules that only may launch the kernels."""
+MOST_OUTSIDE = 64
+"""Launches by no call that is recorded, of which it is told by what they are."""
 BETWEEN_TALLIES_S = 0.5
 
 
@@ -153,6 +155,7 @@ class ProcessRecorder:
         """Kinds that are being described, or could not be."""
         self._kernels: dict[str, dict[str, None]] = {}
         self._left_out = self._outside = self.launches = 0
+        self._told_outside: set[tuple[str, str]] = set()
         self._told = monotonic()
         self._path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.jsonl"
 
@@ -161,8 +164,14 @@ class ProcessRecorder:
         """The outermost call of this thread, while there is one."""
         return getattr(self._here, "call", None)
 
-    def launched(self, name: str, by: str = "") -> None:
-        """A kernel of the file is launched, by the code of a module."""
+    def launched(self, name: str, by: str = "", operator: Callable[[], str] = str) -> None:
+        """A kernel of the file is launched, by the code of a module.
+
+        Args:
+            name: of the kernel.
+            by: of the module.
+            operator: says what of the module PyTorch's dispatcher called for that; empty: nothing.
+        """
         self.launches += 1
         call = self.current
         if call is not None and call.launching in ("", by):
@@ -173,9 +182,10 @@ class ProcessRecorder:
         elif _is_being_imported(by, self.kernel):
             return  # by its own last lines: a test that imports the file does that, too
         self._outside += 1
-        if self._outside == 1:
+        if self._outside <= MOST_OUTSIDE and (told := (name, operator())) not in self._told_outside:
+            self._told_outside.add(told)
             main = os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", "") or "")
-            self.write({"outside": name, "as_script": main == self.kernel})
+            self.write({"outside": name, "as_script": main == self.kernel, "operator": told[1]})
 
     def launched_when_imported(self, took_s: float) -> None:
         """A statement of the file, which whoever imports it executes, launches kernels."""

@@ -14,10 +14,10 @@ from typing import Any
 
 from tile_agent_pytest.capture.call_recorder import EntryPoint, ProcessRecorder
 from tile_agent_pytest.capture.elsewhere import HeldKernels
+from tile_agent_pytest.capture.named_objects import watch_object
+from tile_agent_pytest.capture.operators import TAG, function_of, held_in, tag, watch_operators
 from tile_agent_pytest.device_functions import device_functions
 from tile_agent_pytest.examining.tensors import torch
-
-_TAG = "_tile_agent_call"
 
 
 class EntryPoints:
@@ -69,6 +69,10 @@ class EntryPoints:
                 and value.__name__ == "apply"
             ):
                 setattr(self._module, name, owner.apply)  # type: ignore[attr-defined]  # `rms_norm = RMSNorm.apply`
+        known = (self._module, self._name, self._recorder, self._kernels)
+        for name, value in list(vars(self._module).items()):
+            watch_object(value, name, *known, of_device)
+        watch_operators(vars(self._module), self._module.__name__, *known[1:])
 
     def _defines(self, value: Any, name: str) -> bool:
         called = self._module.__name__
@@ -92,21 +96,12 @@ def _decorates(value: Any, module: str, name: str) -> bool:
     """
     if not isinstance(value, types.FunctionType):
         return False
-    cells = value.__closure__ or ()
-    held = [cell.cell_contents for cell in cells if _is_filled(cell)]
     return any(
         isinstance(each, types.FunctionType)
         and (each.__module__, each.__qualname__) == (module, name)
-        for each in held
+        for held in held_in(value)
+        for each in (held, function_of(held, module))
     )
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - empty cells raise
-    except ValueError:
-        return False
-    return True
 
 
 def _watch_operator(
@@ -132,12 +127,12 @@ def _watch_operator(
 
     @functools.wraps(forward)
     def tagged_forward(*args: Any, **kwargs: Any) -> Any:
-        _tag(args[0] if args else None, recorder)
+        tag(args[0] if args else None, recorder.current)
         return forward(*args, **kwargs)
 
     @functools.wraps(backward)
     def timed_backward(ctx: Any, *args: Any) -> Any:
-        with recorder.in_backward(getattr(ctx, _TAG, None)):
+        with recorder.in_backward(getattr(ctx, TAG, None)):
             return backward(ctx, *args)
 
     operator.apply = classmethod(apply)
@@ -148,16 +143,11 @@ def _watch_operator(
 
         @functools.wraps(setup)
         def tagged_setup(ctx: Any, *args: Any, **kwargs: Any) -> Any:
-            _tag(ctx, recorder)
+            tag(ctx, recorder.current)
             return setup(ctx, *args, **kwargs)
 
         operator.setup_context = staticmethod(tagged_setup)
     operator.backward = staticmethod(timed_backward)
-
-
-def _tag(ctx: Any, recorder: ProcessRecorder) -> None:
-    if isinstance(ctx, torch().autograd.function.FunctionCtx):
-        setattr(ctx, _TAG, recorder.current)
 
 
 def _watch_methods(

@@ -114,8 +114,9 @@ def _root(function: ast.expr) -> str:
 
 
 def _is_own(value: Any, module: types.ModuleType) -> bool:
-    """Whether it is a function of the module, or holds one, as `Function.apply` and a report do."""
-    held = (value, getattr(value, "__self__", None), getattr(value, "fn", None))
+    """Whether it is a function of the module, or holds one, as `Function.apply`, a report and an
+    operator of PyTorch's do."""
+    held = (value, *(getattr(value, name, None) for name in ("__self__", "fn", "_init_fn")))
     return any(getattr(each, "__module__", None) == module.__name__ for each in held)
 
 
@@ -145,7 +146,7 @@ def _telling(
             if code not in known:
                 known[code] = os.path.realpath(code.co_filename) == recorder.kernel
             if known[code]:
-                recorder.launched(function.__name__, _launching_module())
+                recorder.launched(function.__name__, _launching_module(), _dispatched)
         return original(*args, **kwargs)
 
     return launch
@@ -158,5 +159,18 @@ def _launching_module() -> str:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] not in ("triton", "cuda", "tile_agent_pytest"):
             return name
+        frame = frame.f_back
+    return ""
+
+
+def _dispatched() -> str:
+    """The function that PyTorch's dispatcher has called, in which it is launched."""
+    frame, outermost = inspect.currentframe(), ""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name == "torch._ops":
+            return outermost
+        if name.partition(".")[0] not in ("cuda", "tile_agent_pytest", "torch", "triton"):
+            outermost = frame.f_code.co_name
         frame = frame.f_back
     return ""

@@ -7,7 +7,7 @@ that has both the file and its frozen copy, or its port, would compare the secon
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import libcst as cst
@@ -32,19 +32,32 @@ Operator = tuple[str, str]
 """Namespace and name."""
 
 
-def with_own_operators(text: str, own: str = OWN) -> str:
+def computed_names(text: str, registered: Collection[str]) -> set[Operator]:
+    """Operators that a file was seen to register, and whose names do not stand in it.
+
+    Args:
+        text: of the file.
+        registered: `namespace::name` of each.
+    """
+    seen = {(found[1], found[2]) for name in registered if (found := QUALIFIED.fullmatch(name))}
+    return seen - {*operators_of(Source(text))} if seen else seen
+
+
+def with_own_operators(text: str, own: str = OWN, computed: Collection[Operator] = ()) -> str:
     """A file's text, in which the operators that it registers are of a namespace of its own.
 
-    What others register keeps its name, and so does what is registered by a computed one.
+    What others register keeps its name.
 
     Args:
         text: the file.
         own: what is put behind the namespace.
+        computed: those of its operators that get theirs elsewhere, when it is loaded; what is
+            registered by another computed name keeps that.
     """
-    if "::" not in text and "library" not in text:
+    if not computed and "::" not in text and "library" not in text:
         return text
     source = Source(text)
-    operators = operators_of(source)
+    operators = {*computed, *operators_of(source)}
     if not operators:
         return text
     edits: dict[cst.CSTNode, Callable[[Any], Any]] = {}
