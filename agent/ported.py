@@ -8,10 +8,12 @@ launched for several GPUs.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,32 +166,54 @@ def check(
         return Checked(unchecked=why, not_compared=port.kernels, not_compiled=port.kernels)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{kernel.stem}__port.py"
-        found = Checked()
+        ran = partial(
+            _run, kernel, file, project, python, timeout_s, targets,
+            name=name or f"{kernel.stem}_cutile.py",
+        )  # fmt: skip
+        found, failing = Checked(), frozenset[str]()
         for replace in (False, True) if functions else (True,):
             text = (port.in_place if replace else "") or port.text
             file.write_text(text, encoding="utf-8")
-            found = _run(
-                kernel, file, project, functions, python, timeout_s, targets, port.kernels,
-                name=name or f"{kernel.stem}_cutile.py", replace=replace,
+            run = ran(functions, replace=replace)
+            if run.failing and not functions:
+                failing = ran((), replace=False).failing
+            found = read(
+                run.answers, run.fate, run.log, project.root, port.kernels,
+                replace=replace, failing=failing,
             )  # fmt: skip
             if found.calls or found.problems or found.remedy:
                 return found
+            failing = run.failing
         return found
+
+
+@dataclass(frozen=True)
+class _TestsRun:
+    """What came of the tests: what the plugin answered, how they ended and what they printed."""
+
+    answers: Sequence[Mapping[str, Any]]
+    fate: str
+    log: str
+
+    @property
+    def failing(self) -> frozenset[str]:
+        """Node ids of the tests that failed."""
+        ends = (a for a in self.answers if a["event"] == "end")
+        return frozenset(each for end in ends for each in end.get("failing", ()))
 
 
 def _run(
     kernel: Path,
     port: Path,
     project: Project,
-    functions: Sequence[str],
     python: str,
     timeout_s: float,
     targets: Sequence[str],
-    kernels: Sequence[str],
+    functions: Sequence[str],
     *,
     name: str,
     replace: bool,
-) -> Checked:
+) -> _TestsRun:
     """Run the tests once: to compare calls, or with the port in the origin's place."""
     job = {
         "origin": str(kernel.resolve()),
@@ -229,8 +253,7 @@ def _run(
             return {key: named(each) for key, each in value.items()}
         return [named(each) for each in value] if isinstance(value, list) else value
 
-    answers = [named(answer) for answer in end.answers]
-    return read(answers, named(end.fate), named(log), project.root, kernels, replace=replace)
+    return _TestsRun([named(answer) for answer in end.answers], named(end.fate), named(log))
 
 
 def read(
@@ -241,6 +264,7 @@ def read(
     kernels: Sequence[str] = (),
     *,
     replace: bool,
+    failing: Collection[str] = (),
 ) -> Checked:
     """What the answers of a run say.
 
@@ -251,6 +275,7 @@ def read(
         root: of their project.
         kernels: of the port.
         replace: whether the port stood in the origin's place.
+        failing: tests that fail on the origin itself.
     """
     made = [a for a in answers if a["event"] == "call"]
     calls = [a for a in made if a["problem"] or a.get("values", 1)]
@@ -276,18 +301,22 @@ def read(
         notes += _left_out(not_compared, launched)
     passed = int(ends[0]["passed"]) if ends else 0
     failed = int(ends[0]["failed"]) if ends else 0
+    anyway = bool(failing) and {*failing} >= {t for a in ends for t in a.get("failing", ())}
     unchecked = remedy = ""
     lost = [fault(a["account"], root, a["test"]) for a in answers if a["event"] == "uncollected"]
     if not ends:
-        last = _last(log)
-        why = "" if last in fate else f": {last}"
+        said = _said(log)
+        why = "" if said in fate else f": {said}"
         unchecked = f"the tests did not run to their end ({fate}){why}"
     elif lost and not calls and not passed + failed:
         unchecked = f"the tests cannot be imported: {lost[0]}"
         account = next(a["account"] for a in answers if a["event"] == "uncollected")
         remedy = _remedy(missing_module(account))
-    elif replace and failed:
-        wrong.insert(0, f"{failed} of {failed + passed} tests fail on the port: {_last(log)}")
+    elif replace and failed and not anyway:
+        wrong.insert(0, f"{failed} of {failed + passed} tests fail on the port: {_said(log)}")
+    elif replace and failed and not passed:
+        unchecked = f"{failed} of {failed} tests fail on the origin too, without a GPU: "
+        unchecked += _said(log)
     elif failed:
         notes.append(f"{failed} tests fail on the origin, without a GPU")
     if not unchecked:
@@ -363,11 +392,11 @@ def _shortened(lines: Sequence[str]) -> Iterator[str]:
         yield f"and {len(different) - TOLD} more"
 
 
-def _last(log: str) -> str:
-    """The last line of a log that says something."""
+def _said(log: str) -> str:
+    """How the last error of a log begins; without one its last line that says something."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("E ")]
-    return (errors or lines or ["it printed nothing"])[-1].removeprefix("E ").strip()[:200]
+    errors: list[str] = re.findall(r"(?m)^E (.*)\n(?:E\b.*\n?)*", log)
+    return [*errors[-1:], *lines[-1:], "it printed nothing"][0].strip()[:200]
 
 
 def write_new(file: Path, text: str) -> None:

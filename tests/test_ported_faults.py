@@ -89,6 +89,50 @@ def test_other_results_are_told_as_such(tmp_path: Path) -> None:
     assert found.fault == "the port does not agree with its origin"
 
 
+LONG = "'Could not run it\\nfor the following reasons:\\n- of two the last'"
+BY_METHOD = KERNEL.replace(
+    "def scaled(x):\n", "class Scaler:\n    @staticmethod\n    def scaled(x):\n"
+).replace(
+    """    assert on_accelerator(x)
+    o = torch.empty_like(x)
+    scale_kernel[(1,)](x, o, x.numel(), BLOCK=8)
+    return o
+""",
+    """        o = torch.empty_like(x)
+        scale_kernel[(1,)](x, o, x.numel(), BLOCK=8)
+        return o
+""",
+)
+ASKS = """\
+import torch
+from scale import Scaler
+
+
+def test_scaled():
+    assert Scaler.scaled(torch.ones(8)).sum() == 16
+"""
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, BY_METHOD])
+def test_tests_that_fail_on_the_origin_too_say_nothing_of_the_port(
+    tmp_path: Path, kernel: str
+) -> None:
+    fails = f"def test_it():\n    raise NotImplementedError({LONG})\n"
+    found = checked(tmp_path, f"import scale\n\n\n{fails}", kernel)
+    assert (found.problems, found.fault) == ((), "")
+    assert found.unchecked == (
+        "1 of 1 tests fail on the origin too, without a GPU: NotImplementedError: Could not run it"
+    )
+    beside = f"{ASKS}\n\n{fails}"
+    if kernel == BY_METHOD:
+        found = checked(tmp_path, beside, kernel)
+        assert (found.problems, found.unchecked, found.tests) == ((), "", 1)
+        assert found.notes == ("1 tests fail on the origin, without a GPU",)
+        found = checked(tmp_path, beside, kernel, changed=("* 2.0", "* 3.0"))
+        assert found.problems[0].startswith("2 of 2 tests fail on the port: ")
+        assert found.fault == "the port does not agree with its origin"
+
+
 OTHERS = KERNEL.replace(
     "def on_accelerator",
     """\

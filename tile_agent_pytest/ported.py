@@ -16,7 +16,8 @@ compile for) and `answers` (the file that answers are appended to, one JSON obje
     {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
     {"event": "missing", "what": ...}
     {"event": "uncollected", "test": node id, "account": why it cannot be imported}
-    {"event": "end", "passed": ..., "failed": ..., "kernels": which were launched}
+    {"event": "end", "passed": ..., "failed": ..., "failing": node ids, "kernels": which were
+     launched}
 """
 
 from __future__ import annotations
@@ -305,6 +306,7 @@ def _line(problem: BaseException) -> str:
 
 _running: CallComparison | None = None
 _ends = {"passed": 0, "failed": 0}
+_failing: dict[str, None] = {}
 
 
 def _begin() -> CallComparison | None:
@@ -339,6 +341,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Count the tests."""
     if report.failed:
         _ends["failed"] += 1
+        _failing[report.nodeid] = None
     elif report.when == "call" and report.passed:
         _ends["passed"] += 1
 
@@ -349,4 +352,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001
         if _running.launched and _running.job["targets"]:
             _running.compile_launched()
         launched = dict.fromkeys(name for name, _ in _running.launched)
-        _running.tell(event="end", **_ends, kernels=list(launched))
+        _running.tell(event="end", **_ends, failing=list(_failing), kernels=list(launched))
