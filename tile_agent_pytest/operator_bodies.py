@@ -41,16 +41,18 @@ def _watch_registrations() -> None:
     @functools.wraps(original)
     def impl(library: Any, op_name: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
         if callable(fn) and fn is not torch.library.fallthrough_kernel:
-            fn = _within(fn)
+            fn = within(fn)
         return original(library, op_name, fn, *args, **kwargs)
 
     _originals.append(original)
     torch.library.Library.impl = impl
 
 
-def _within(function: Callable[..., Any]) -> Callable[..., Any]:
+def within(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, in which the modes hold that are kept when it is called."""
+
     @functools.wraps(function)
-    def within(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: Any, **kwargs: Any) -> Any:
         from torch.overrides import _get_current_function_mode_stack
 
         in_force = {id(mode) for mode in _get_current_function_mode_stack()}
@@ -60,4 +62,4 @@ def _within(function: Callable[..., Any]) -> Callable[..., Any]:
                     stack.enter_context(mode)
             return function(*args, **kwargs)
 
-    return within
+    return called

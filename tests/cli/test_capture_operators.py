@@ -152,6 +152,15 @@ def apart(x: torch.Tensor) -> torch.Tensor:
 
 torch.library.custom_op("mine::apart", apart, mutates_args=())
 HIDDEN = [_made(9)]
+
+
+def eleven(x):
+    return _launch(x, 11.0)
+
+
+LIBRARY = torch.library.Library("mine_too", "DEF")
+LIBRARY.define("eleven(Tensor x) -> Tensor")
+LIBRARY.impl("eleven", eleven, "CompositeExplicitAutograd")
 '''
 KERNEL, CAPTURED = "kernels/operators.py", "tests/test_operators_captured.py"
 FILES = {
@@ -192,7 +201,7 @@ def test_operators_and_objects_are_captured_by_their_names(repo: Path) -> None:
     """What the tests call is the candidate's, and what is right says the origin: none takes the
     place of the other, whoever gave it its name."""
     calls = "o.tripled(x), o.wrapped(x), o.named(x), torch.ops.mine.apart(x)\n"
-    calls += "o.by_name(x), o.counted(x), o.eightfold(x)\n"
+    calls += "torch.ops.mine_too.eleven(x), o.by_name(x), o.counted(x), o.eightfold(x)\n"
     done = capture(repo, f"{GRADIENTS}{calls}")
     assert done.code == 0, done.err
     found = [
@@ -200,6 +209,7 @@ def test_operators_and_objects_are_captured_by_their_names(repo: Path) -> None:
         "by_name",
         "counted",
         "eightfold",
+        "eleven",
         "named",
         "plain",
         "scaled",
@@ -217,12 +227,14 @@ def test_operators_and_objects_are_captured_by_their_names(repo: Path) -> None:
     git(repo, "add", "--all")
     git(repo, "commit", "--quiet", "-m", "captured")
     right = tile_agent(repo, "verify", "--kernel", KERNEL, "--tests", CAPTURED)
-    assert (right.code, "9 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
+    assert (right.code, "10 correctness tests pass" in right.out) == (ExitCode.DONE, True), (
+        right.err
+    )
     write(repo, {KERNEL: OPERATORS.replace("y_ptr + offsets, factor *", "y_ptr + offsets, 0.5 *")})
     git(repo, "commit", "--quiet", "--all", "-m", "wrong")
     wrong = tile_agent(repo, "verify", "--kernel", KERNEL, "--tests", CAPTURED)
     assert wrong.code == ExitCode.NO_IMPROVEMENT, wrong.out
-    assert "(and 8 more)" in wrong.out
+    assert "(and 9 more)" in wrong.out
 
 
 def test_an_operator_is_captured_whoever_calls_it(repo: Path) -> None:
@@ -244,10 +256,10 @@ def test_an_operator_is_captured_whoever_calls_it(repo: Path) -> None:
 @pytest.mark.full
 def test_an_operator_is_captured_in_a_graph_that_is_compiled_whole(repo: Path) -> None:
     script = "graph = torch.compile(lambda x: o.scaled(x) + 1, fullgraph=True, backend='eager')\n"
-    script += "assert graph(x).tolist() == [3.0] * 200\n"
+    script += "assert graph(x).tolist() == [3.0] * 200\ntorch.ops.mine_too.eleven(x)\n"
     done = capture(repo, script, sys.executable)
     assert done.code == 0, done.err
-    assert [*entries(done)] == ["scaled"]
+    assert sorted(entries(done)) == ["eleven", "scaled"]
 
 
 def test_an_operator_without_a_name_in_the_file_is_told(repo: Path) -> None:

@@ -141,6 +141,8 @@ class ProcessRecorder:
         self._clock = CallClock()
         self._here = threading.local()
         self._lock = threading.RLock()
+        self.in_place: dict[Any, Any] = {}
+        """Function of a module -> what watches it."""
         self._made: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
         self._begin()
         atexit.register(self._end)

@@ -56,6 +56,7 @@ class EntryPoints:
                 if value not in of_device and value not in in_place:
                     entry = EntryPoint(self._name, name, kernels=self._kernels)
                     self._watches[value] = self._recorder.watched(entry, value)
+                    self._recorder.in_place[value] = self._watches[value]
                     setattr(self._module, name, self._watches[value])
             elif isinstance(value, type) and value not in self._classes:
                 self._classes.add(value)

@@ -21,6 +21,7 @@ from tile_agent_pytest import mended_interpreter
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
 from tile_agent_pytest.capture.elsewhere import held_kernels
 from tile_agent_pytest.capture.entry_points import EntryPoints
+from tile_agent_pytest.capture.operators import follow_registrations
 from tile_agent_pytest.capture.skipped_tests import REPORTS, SkippedTests
 from tile_agent_pytest.compiled_ahead import compile_configs_first
 from tile_agent_pytest.launch_functions import LaunchFunction, Wrap
@@ -47,6 +48,8 @@ def install(setting: Mapping[str, Any]) -> None:
     def loaded(module: types.ModuleType, path: str) -> None:
         if module.__name__ in mended_interpreter.NEEDED:
             mended_interpreter.mend()
+        if module.__name__ == "torch" and hasattr(module, "library"):
+            follow_registrations(recorder)
         if module.__name__ == REPORTS:
             tests.watch(module)
         if module.__name__ == "triton.runtime.autotuner":
@@ -60,6 +63,8 @@ def install(setting: Mapping[str, Any]) -> None:
         elif files and (held := held_kernels(module, path, files)):
             EntryPoints(module, recorder, held).watch()
 
+    if hasattr(sys.modules.get("torch"), "library"):
+        follow_registrations(recorder)
     when_loaded(loaded)
     when_script(kernel, _OwnScript(recorder, telling))
 

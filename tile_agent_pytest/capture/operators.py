@@ -17,6 +17,7 @@ from typing import Any
 from tile_agent_pytest.capture.call_recorder import EntryPoint, ProcessRecorder
 from tile_agent_pytest.capture.elsewhere import HeldKernels
 from tile_agent_pytest.examining.tensors import torch
+from tile_agent_pytest.operator_bodies import within
 
 TAG = "_tile_agent_call"
 """Of a context of autograd's: the call that it belongs to."""
@@ -73,6 +74,38 @@ def watch_operators(
             _WatchedOperator(operator, recorder).watch(entry)
         else:
             _WatchedOperator(operator, recorder).watch(None)
+
+
+def follow_registrations(recorder: ProcessRecorder) -> None:
+    """Have `Library.impl` register what calls a function's watch, once it has one: a file registers
+    its functions before it is loaded, and they are watched after that."""
+    library: Any = torch().library.Library
+    original = library.impl
+    if hasattr(original, TAG):
+        return
+
+    @functools.wraps(original)
+    def impl(self: Any, op_name: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(fn, types.FunctionType) and not str(fn.__module__).startswith("torch."):
+            fn = _following(fn, recorder)
+        return original(self, op_name, fn, *args, **kwargs)
+
+    setattr(impl, TAG, True)
+    library.impl = impl
+
+
+def _following(function: Callable[..., Any], recorder: ProcessRecorder) -> Callable[..., Any]:
+    layers = [function]  # `operator_bodies` may have put one around it
+    while hasattr(layers[-1], "__wrapped__"):
+        layers.append(layers[-1].__wrapped__)
+
+    @functools.wraps(function)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        known = (recorder.in_place[each] for each in layers if each in recorder.in_place)
+        watched = next(known, None)
+        return (within(watched) if watched else function)(*args, **kwargs)
+
+    return followed
 
 
 def _names(value: Any, operator: Any, qualified: str) -> bool:
