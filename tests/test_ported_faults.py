@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent.environment import probe
-from agent.ported import Checked, Project, check, read
+from agent.port_answers import Checked, read
+from agent.ported import Project, check
 from agent.porting import port
 from tests.support.repo import write
 

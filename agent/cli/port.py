@@ -15,7 +15,7 @@ from agent.cli import output
 from agent.cli.shared_options import Json, Kernel, Python
 
 if TYPE_CHECKING:
-    from agent.ported import Checked
+    from agent.port_answers import Checked
     from agent.porting import Port
 
 DIFFERS = 3

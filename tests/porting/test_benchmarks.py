@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agent.environment import probe
-from agent.ported import TARGETS, check, project_of, read
+from agent.port_answers import read
+from agent.ported import TARGETS, check, project_of
 from agent.porting import port
 from tests.support.warm_python import warm_interpreter
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.ported import Checked, Project, check
+from agent.port_answers import Checked
+from agent.ported import Project, check
 from agent.porting import NotPortable, Port, port
 from tests.porting.traps import CALLS, TESTS, TRITON
 from tests.support.warm_python import warm_interpreter
