@@ -87,7 +87,7 @@ class Results:
         record: dict[str, Any] = self._all["kernels"].get(spec.key, {})
         return record
 
-    def is_done(self, spec: Spec, is_timed: bool) -> bool:
+    def is_done(self, spec: Spec, is_timed: bool = True) -> bool:
         """Whether it has been run, and timed where that is asked for."""
         return bool(self.of(spec).get("timings" if is_timed else "best_source"))
 
