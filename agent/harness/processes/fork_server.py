@@ -212,13 +212,17 @@ class ForkServer:
         deadline = time.monotonic() + timeout_s
         while not is_told():
             left_s = max(0.0, deadline - time.monotonic())
-            with self._listening:
-                if is_told():
-                    return
-                event = self._event(min(TURN_S, left_s))
-                if event is not None:
-                    self._note(event)
-            if event is None and (left_s <= TURN_S or self._is_gone()):
+            turn_s = min(TURN_S, left_s)
+            # Whoever listens may do so for long, and notes for all what it hears.
+            if self._listening.acquire(timeout=turn_s):
+                try:
+                    event = None if is_told() else self._event(turn_s)
+                    if event is not None:
+                        self._note(event)
+                        continue
+                finally:
+                    self._listening.release()
+            if left_s <= TURN_S or self._is_gone():
                 return
 
     def _is_gone(self) -> bool:

@@ -684,6 +684,21 @@ def test_threads_share_a_server(project: Project, server: ForkServer) -> None:
     assert not descendants(server.pid)
 
 
+def test_a_thread_that_waits_for_long_holds_up_no_other(
+    project: Project, server: ForkServer
+) -> None:
+    project.write("test_kernel.py", IMPORT + "def test_die(): os._exit(7)\nimport os\n")
+    with project.arm(server) as alive_arm, project.arm(server) as arm, ThreadPoolExecutor(1) as one:
+        nodeids(alive_arm)
+        waiting = one.submit(server.exit_code, alive_arm._worker._mark, 8.0)
+        die_id = nodeids(arm)
+        begin = time.monotonic()
+        with pytest.raises(WorkerDied, match="code 7"):
+            arm.run(die_id, deadline_in(60))
+        assert time.monotonic() - begin < 4 and not waiting.done()
+        assert waiting.result() is None
+
+
 def test_one_that_does_not_end_is_waited_for_once(project: Project, server: ForkServer) -> None:
     project.write("conftest.py", "import time\ndef pytest_sessionfinish(): time.sleep(600)\n")
     project.write("test_kernel.py", IMPORT + "def test(): pass\n")
