@@ -34,10 +34,10 @@ class _Foreseen:
     run: Run
     """As it was then."""
     subject: Subject
+    offers: Offers
+    given_up: threading.Event
     compiled: Future[Mapping[str, CompiledCommit]]
     """Files of a commit -> what came of it."""
-    offers: dict[str, Proposal | Declined] = field(default_factory=dict)
-    given_up: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass
@@ -62,23 +62,18 @@ class Foresight:
         self.give_up()
         if self.candidates.compiler is None or not entries or processors() < LEAST_PROCESSORS:
             return
+        offers, given_up = dict[str, Proposal | Declined](), threading.Event()
+
+        def work() -> Mapping[str, CompiledCommit]:
+            source = subject.source.with_text(subject.source.text)  # each thread has its own
+            for entry in entries:
+                if given_up.is_set():
+                    break
+                offers[entry.name] = offered(entry, replace(subject, source=source))
+            return self.candidates.compiled_ahead(run, sha, _texts(offers), until, given_up)
+
         thread = ThreadPoolExecutor(1)
-        foreseen = self._foreseen = _Foreseen(run, subject, Future())
-
-        def work() -> None:
-            try:
-                source = subject.source.with_text(subject.source.text)  # each thread has its own
-                for entry in entries:
-                    if foreseen.given_up.is_set():
-                        break
-                    foreseen.offers[entry.name] = offered(entry, replace(subject, source=source))
-                texts = _texts(foreseen.offers)
-                compiled = self.candidates.compiled_ahead(run, sha, texts, until, foreseen.given_up)
-                foreseen.compiled.set_result(compiled)
-            except BaseException as problem:
-                foreseen.compiled.set_exception(problem)
-
-        thread.submit(work)
+        self._foreseen = _Foreseen(run, subject, offers, given_up, thread.submit(work))
         thread.shutdown(wait=False)
 
     def offers(self, subject: Subject) -> Offers:
