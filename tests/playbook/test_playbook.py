@@ -16,6 +16,7 @@ from agent.backends import BACKENDS, detect
 from agent.errors import UsageError
 from agent.playbook import ADVICE, PLAYBOOK
 from agent.playbook.base import Entry, Optimization
+from agent.proposers.playbook import edited
 from agent.syntax import Source
 
 ALL: tuple[Entry, ...] = (*PLAYBOOK, *ADVICE)
@@ -58,7 +59,7 @@ def test_names_are_unique() -> None:
 @entries
 def test_before_becomes_after(entry: Optimization) -> None:
     assert entry.before != entry.after
-    assert entry.apply(subject(entry.before, entry), entry.example) == entry.after
+    assert edited(entry, subject(entry.before, entry), entry.example) == entry.after
 
 
 @entries
@@ -66,7 +67,7 @@ def test_before_becomes_after_with_other_line_endings(entry: Optimization) -> No
     before, after = (
         text.rstrip("\n").replace("\n", "\r\n") for text in (entry.before, entry.after)
     )
-    assert entry.apply(subject(before, entry), entry.example) == after
+    assert edited(entry, subject(before, entry), entry.example) == after
 
 
 @entries

@@ -12,6 +12,7 @@ import pytest
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
+from agent.rewriting.common.dead_names import without_dead_names
 from agent.syntax import Source
 
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
@@ -1172,9 +1173,8 @@ def test_an_epilogue_in_halves_leaves_nothing_unused() -> None:
     tl.device_assert(kept)
 """,
     )
-    before, _, after = apply("epilogue-halves", text).partition(
-        "    # The result.\n    # All of it.\n"
-    )
+    whole = without_dead_names(text, apply("epilogue-halves", text))
+    before, _, after = whole.partition("    # The result.\n    # All of it.\n")
     assert before.endswith("    unread = rows + 1\n    kept = rows[:, None] < M\n\n")
     assert after.startswith("    halves = tl.permute(")
     assert "c_mask" not in after

@@ -37,6 +37,33 @@ def test_what_only_the_old_text_read_is_dropped_and_what_only_that_read() -> Non
     """)
 
 
+def test_paragraphs_stay_apart() -> None:
+    """The blank line above what is dropped stays; where two would meet, one does."""
+    before = """
+def launch(x, rows):
+    spare = 1
+
+    # how much a program takes
+    block = min(x.shape[1], 65536)
+
+    warps = 8 if block > 2048 else 4
+
+    kernel[(rows,)](x, BLOCK=block, num_warps=warps)
+"""
+    after = before.replace("BLOCK=block, num_warps=warps", "BLOCK=1024, num_warps=4")
+    assert (
+        left_of(after, before)
+        == """
+def launch(x, rows):
+    spare = 1
+
+    # how much a program takes
+
+    kernel[(rows,)](x, BLOCK=1024, num_warps=4)
+"""
+    )
+
+
 def test_a_keyword_of_that_name_reads_nothing() -> None:
     before = BEFORE.replace("BLOCK=block", "block=block")
     after = before.replace("block=block", "block=1024").replace("num_warps=warps", "num_warps=4")

@@ -77,6 +77,20 @@ def test_an_argument_behind_others_on_a_line_of_theirs_goes_below_it() -> None:
     ]
 
 
+def test_a_comment_behind_a_line_that_fits_without_it_goes_above() -> None:
+    text = """
+    def kernel(x):
+        # Of one row.
+        y = tl.exp2(x{scale}) / total  # the share of each element in what the row comes to
+    """
+    found = laid_out(text.format(scale=""), text.format(scale=" * LOG2_E - largest"))
+    assert found.splitlines()[1:] == [
+        "    # Of one row.",
+        "    # the share of each element in what the row comes to",
+        "    y = tl.exp2(x * LOG2_E - largest) / total",
+    ]
+
+
 def test_tabs_stay_tabs() -> None:
     load = "tl.load(x_ptr + start + offsets, mask=start + offsets < n, other=0.0{more})"
     text = f"def f(x):\n\tif x:\n\t\ty = {load}\n"

@@ -97,7 +97,9 @@ _GELU_FIXED_KERNEL = gelu_kernel.replace_hints(**_gelu_hints(_GELU_FIXED))
 
 def _best_gelu_config(configs, stream, grid, args):
     def search(tried):
-        found = exhaustive_search(tried, stream, grid, gelu_kernel, args, _gelu_hints, quiet=True)
+        found = exhaustive_search(
+            tried, stream, grid, gelu_kernel, args, _gelu_hints, quiet=True
+        )
         return found.best.config
 
     best = search(configs)
@@ -113,7 +115,9 @@ def _launch_gelu(stream, grid, x, y):
     else:
         key = (x.shape, x.dtype, str(x.device))
         if key not in _GELU_CACHE:
-            best = _best_gelu_config(_gelu_configs(), stream, lambda _: grid, lambda _: args)
+            best = _best_gelu_config(
+                _gelu_configs(), stream, lambda _: grid, lambda _: args
+            )
             # A kernel from replace_hints() has yet to be compiled: keep it.
             _GELU_CACHE[key] = best, gelu_kernel.replace_hints(**_gelu_hints(best))
         _, kernel = _GELU_CACHE[key]

@@ -72,9 +72,13 @@ def silu(x):
     ct.launch(torch.cuda.current_stream(), grid, silu_kernel, (x, y, 1024))
     return y
 """
-    after = before.replace("ct.exp(-tile)", "ct.exp2(-tile * LOG2_E, flush_to_zero=True)").replace(
-        "import torch\n", f"import torch\n\nLOG2_E = {log2(e)}\n"
-    )
+    after = before.replace(
+        "    result = tile / (1.0 + ct.exp(-tile))  # x * sigmoid(x)\n",
+        """\
+    # x * sigmoid(x)
+    result = tile / (1.0 + ct.exp2(-tile * LOG2_E, flush_to_zero=True))
+""",
+    ).replace("import torch\n", f"import torch\n\nLOG2_E = {log2(e)}\n")
 
     trial = TileTrial(kernel="silu_kernel", arguments=((F16, 2), (F16, 2), 1024))
 

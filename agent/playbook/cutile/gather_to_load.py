@@ -87,7 +87,10 @@ def softmax(x):
             "ct.gather(x, (row, columns), padding_value=-math.inf)",
             """\
 ct.reshape(
-        ct.load(x, index=(row, 0), shape=(1, TILE), padding_mode=ct.PaddingMode.NEG_INF), (TILE,)
+        ct.load(
+            x, index=(row, 0), shape=(1, TILE), padding_mode=ct.PaddingMode.NEG_INF
+        ),
+        (TILE,)
     )""",
         )
         .replace(

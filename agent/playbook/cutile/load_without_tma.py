@@ -62,7 +62,13 @@ def rms(x, eps=1e-6):
     ct.launch(torch.cuda.current_stream(), (x.shape[0],), rms_kernel, (x, y, eps, n))
     return y
 """
-    after = before.replace("PaddingMode.ZERO)", "PaddingMode.ZERO, allow_tma=False)")
+    after = before.replace(
+        "ct.load(x, (row, 0), shape=(1, N), padding_mode=ct.PaddingMode.ZERO)",
+        """\
+ct.load(
+        x, (row, 0), shape=(1, N), padding_mode=ct.PaddingMode.ZERO, allow_tma=False
+    )""",
+    )
 
     trial = TileTrial(
         kernel="rms_kernel", arguments=((F32, 2), (F32, 2), 1e-06, 1024), fp32_only=True

@@ -115,7 +115,9 @@ def double(x):
     y = torch.empty_like(x)
     grid = (x.shape[0], 1, 1)
     n_blocks = grid[0]
-    n_sms = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    n_sms = torch.cuda.get_device_properties(
+        torch.cuda.current_device()
+    ).multi_processor_count
     grid_of_sms = (min(n_blocks, n_sms * 4),)
     ct.launch(torch.cuda.current_stream(), grid_of_sms, double_kernel, (x, y, n_blocks))
     return y

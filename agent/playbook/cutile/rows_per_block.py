@@ -74,7 +74,11 @@ def softmax(x):
     return y
 """
     after = before.replace("shape=(1, N)", "shape=(4, N)").replace(
-        "(x.shape[0],), soft", "(ct.cdiv(x.shape[0], 4),), soft"
+        "ct.launch(torch.cuda.current_stream(), (x.shape[0],), softmax_kernel, (x, y, n))",
+        """\
+ct.launch(
+        torch.cuda.current_stream(), (ct.cdiv(x.shape[0], 4),), softmax_kernel, (x, y, n)
+    )""",
     )
 
     trial = TileTrial(kernel="softmax_kernel", arguments=((F32, 2), (F32, 2), 1024))

@@ -89,7 +89,8 @@ def clip(x):
         """\
 configs=[
         triton.Config(
-            made.kwargs, warps, made.num_stages, made.num_ctas, made.maxnreg, made.pre_hook
+            made.kwargs, warps, made.num_stages, made.num_ctas, made.maxnreg,
+            made.pre_hook
         )
         for made in configs()
         for warps in sorted({made.num_warps, 8})

@@ -12,6 +12,7 @@ Source: Triton's persistent matmul tutorial, `EPILOGUE_SUBTILE`; 5 to 15 % is cl
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import libcst as cst
@@ -26,9 +27,9 @@ from agent.analysis.triton.tile_axes import is_broadcast
 from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
+from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.described import origin
 from agent.rewriting.triton.edits import Edit
-from agent.rewriting.triton.left_over import instead_of
 from agent.syntax import Source, argument, descendants
 
 SPLIT = "triton.language.split"
@@ -134,7 +135,7 @@ def _halved(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     if is_broadcast(source, kernel, value):
         raise NotApplicable(f"line {source.line(call)} stores no whole tile, but broadcasts one")
     lines = _lines(source, kernel, access, value, language(source, kernel))
-    return instead_of(source, statement, lines)
+    return {statement: partial(preceded, written=lines, keep=False)}
 
 
 def _lines(

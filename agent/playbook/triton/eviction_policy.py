@@ -70,11 +70,25 @@ def rms_norm(x, weight, eps=1e-6):
     return y
 """
     after = (
-        before.replace("other=0.0)", 'other=0.0, eviction_policy="evict_last")', 1)
-        .replace("other=0.0)", 'other=0.0, eviction_policy="evict_first")', 1)
+        before.replace(
+            "(x_ptr + cols, mask=cols < n_cols, other=0.0)",
+            """(
+            x_ptr + cols, mask=cols < n_cols, other=0.0, eviction_policy="evict_last"
+        )""",
+            1,
+        )
         .replace(
-            "weight_ptr + cols, mask=cols < n_cols)",
-            'weight_ptr + cols, mask=cols < n_cols, eviction_policy="evict_last")',
+            "(x_ptr + cols, mask=cols < n_cols, other=0.0)",
+            """(
+            x_ptr + cols, mask=cols < n_cols, other=0.0, eviction_policy="evict_first"
+        )""",
+            1,
+        )
+        .replace(
+            "(weight_ptr + cols, mask=cols < n_cols)",
+            """(
+            weight_ptr + cols, mask=cols < n_cols, eviction_policy="evict_last"
+        )""",
         )
     )
 

@@ -106,7 +106,9 @@ def center_kernel(x_ptr, y_ptr, stride, n_cols, BLOCK: tl.constexpr, n_programs)
     """Subtracts the mean of each row."""
     x_ptr_bytes: tl.constexpr = BLOCK * x_ptr.dtype.element_ty.primitive_bitwidth // 8
     num_stages: tl.constexpr = 3 if 2 * x_ptr_bytes <= 224256 else 1
-    for row in tl.range(tl.program_id(0), n_programs, tl.num_programs(0), num_stages=num_stages):
+    for row in tl.range(
+        tl.program_id(0), n_programs, tl.num_programs(0), num_stages=num_stages
+    ):
         x_ptr_of_row = x_ptr + row * stride
         cols = tl.arange(0, BLOCK)
         x = tl.load(x_ptr_of_row + cols, mask=cols < n_cols, other=0.0)
@@ -118,7 +120,9 @@ def center(x):
     y = torch.empty_like(x)
     n_rows, n_cols = x.shape
     block = triton.next_power_of_2(n_cols)
-    n_sms = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    n_sms = torch.cuda.get_device_properties(
+        torch.cuda.current_device()
+    ).multi_processor_count
     center_kernel[(min(n_rows, n_sms * 16),)](
         x, y, x.stride(0), n_cols, BLOCK=block, n_programs=n_rows
     )

@@ -102,7 +102,8 @@ def normalize_kernel(x_ptr, y_ptr, stride, n_cols, BLOCK: tl.constexpr):
     for start in range(0, n_cols, BLOCK):
         cols = start + tl.arange(0, BLOCK)
         x = tl.load(
-            x_ptr + row * stride + cols, mask=cols < n_cols, other=0.0, eviction_policy="evict_last"
+            x_ptr + row * stride + cols, mask=cols < n_cols, other=0.0,
+            eviction_policy="evict_last"
         )
         largest = tl.maximum(largest, tl.abs(x))
     scale = tl.max(largest, axis=0) + 1e-6

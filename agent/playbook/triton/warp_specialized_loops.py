@@ -117,11 +117,9 @@ def matmul_kernel(
         b_mask = (offs_k[:, None] < K - k) & (offs_n[None, :] < N)
         if DESCRIPTORS:
             a = a_desc.load([pid_m * BLOCK_M, k])
-        else:
-            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
-        if DESCRIPTORS:
             b = b_desc.load([k, pid_n * BLOCK_N])
         else:
+            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
             b = tl.load(b_ptrs, mask=b_mask, other=0.0)
         acc = tl.dot(a, b, acc)
         a_ptrs += BLOCK_K

@@ -72,7 +72,7 @@ def _dead(function: Function, read_before: Counter[str]) -> Iterator[cst.SimpleS
 def _dropping(
     block: cst.IndentedBlock, dead: Collection[cst.SimpleStatementLine]
 ) -> dict[cst.CSTNode, _Edit]:
-    """The edits that drop statements of a block; comments above them stay, above what follows.
+    """The edits that drop statements of a block; what is above them stays, above what follows.
 
     A block has to hold something, and a comment something below it.
     """
@@ -80,18 +80,18 @@ def _dropping(
     if not gone or len(gone) == len(block.body):
         return {}
     edits: dict[cst.CSTNode, _Edit] = {}
-    comments: list[cst.EmptyLine] = []
+    above: list[cst.EmptyLine] = []
     dropped: list[cst.CSTNode] = []
     for line in block.body:
         if line in gone:
             dropped.append(line)
-            comments += [each for each in _above(line) if each.comment]
+            above += _above(line)
             continue
-        if comments:
-            edits[line] = partial(_below, comments)
+        if above:
+            edits[line] = partial(_below, above)
         edits |= dict.fromkeys(dropped, lambda _: cst.RemoveFromParent())
-        comments, dropped = [], []
-    if dropped and not comments:
+        above, dropped = [], []
+    if dropped and not any(line.comment for line in above):
         edits |= dict.fromkeys(dropped, lambda _: cst.RemoveFromParent())
     return edits
 
@@ -101,8 +101,13 @@ def _above(line: Any) -> Sequence[cst.EmptyLine]:
     return lines
 
 
-def _below(comments: Sequence[cst.EmptyLine], statement: Any) -> Any:
-    return statement.with_changes(leading_lines=[*comments, *statement.leading_lines])
+def _below(above: Sequence[cst.EmptyLine], statement: Any) -> Any:
+    """A statement below lines that stood above another; where blank ones meet, one is left."""
+    lines: list[cst.EmptyLine] = []
+    for line in (*above, *statement.leading_lines):
+        if line.comment or not lines or lines[-1].comment:
+            lines.append(line)
+    return statement.with_changes(leading_lines=lines)
 
 
 def _targets(node: cst.CSTNode) -> Counter[str]:

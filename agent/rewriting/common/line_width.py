@@ -1,7 +1,8 @@
 """Breaks lines that an edit has made too long, at the arguments of a call.
 
 How long is too long the file tells: its authors' widest line, within reason. A line that was only
-moved to the right, as by a loop around it, stays as they wrote it.
+moved to the right, as by a loop around it, stays as they wrote it. A line that only the comment
+behind it makes too long stays whole, and the comment goes above it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,15 @@ def within_width(before: str, after: str) -> str:
 
 
 def _edits(source: Source, lines: list[str], long: list[int], width: int) -> Iterator[_Edit]:
-    """What breaks each of the long lines, as far as a call on it can be broken."""
+    """What shortens each of the long lines: its comment above it, or a call on it broken."""
+    for statement in descendants(source.module, cst.SimpleStatementLine):
+        place = source.place(statement)
+        number, comment = place.start.line, statement.trailing_whitespace.comment
+        if number in long and number == place.end.line and comment is not None:
+            code = lines[number - 1].removesuffix(comment.value).rstrip()
+            if len(code) <= width:
+                long = [each for each in long if each != number]
+                yield statement, _with_comment_above
     calls: dict[int, list[cst.Call]] = {number: [] for number in long}
     for call in descendants(source.module, cst.Call):
         first, last = source.place(call).start.line, source.place(call).end.line
@@ -54,6 +63,15 @@ def _edits(source: Source, lines: list[str], long: list[int], width: int) -> Ite
         edit = next((found for call in calls[number] if (found := line.broken(call))), None)
         if edit is not None:
             yield edit
+
+
+def _with_comment_above(statement: Any) -> cst.CSTNode:
+    comment = statement.trailing_whitespace.comment
+    changed: cst.CSTNode = statement.with_changes(
+        leading_lines=[*statement.leading_lines, cst.EmptyLine(comment=comment)],
+        trailing_whitespace=cst.TrailingWhitespace(),
+    )
+    return changed
 
 
 def _is_in_string(source: Source, node: cst.CSTNode) -> bool:
