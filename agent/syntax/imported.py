@@ -1,7 +1,8 @@
-"""What imported names stand for, also where a project hands the modules of a language on.
+"""What imported names stand for, also where a project hands parts of a language on.
 
 vLLM's kernels say `from vllm.triton_utils import tl, triton`, where a module of its own picks what
-there is of Triton. By their usual names such imports are what they are called.
+there is of Triton; Fast-LLM's import `triton_jit` and `tl_constexpr` from one, PyJuice's a
+`triton_jit` with a launcher of its own. By their usual names such imports are what they are called.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ _USUAL = {
     "libdevice": "triton.language.extra.libdevice",
     "tl": "triton.language",
     "tldevice": "triton.language.extra.libdevice",
+    "tl_constexpr": "triton.language.constexpr",
     "triton": "triton",
+    "triton_autotune": "triton.autotune",
+    "triton_heuristics": "triton.heuristics",
+    "triton_jit": "triton.jit",
 }
-"""What everybody calls a module of a kernel language -> that module."""
+"""What everybody calls a part of a kernel language -> that part."""
 _TRITON = "triton.language."
 
 
 def handed_on(module: cst.Module) -> Mapping[str, str]:
-    """Dotted name that `from package import tl` imports -> the language's module that it is."""
+    """Dotted name that `from package import tl` imports -> the part of the language that it is."""
     found = {}
     for statement in descendants(module, cst.ImportFrom):
         origin = "." * len(statement.relative)

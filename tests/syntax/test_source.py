@@ -44,6 +44,21 @@ def test_names_follow_the_imports(imports: str, spelled: str) -> None:
     assert found.name(found.calls[-1].func) == "triton.language.load"
 
 
+@pytest.mark.parametrize(
+    ("spelled", "meant"),
+    [
+        ("triton_jit", "triton.jit"),
+        ("triton_autotune", "triton.autotune"),
+        ("tl_constexpr", "triton.language.constexpr"),
+    ],
+)
+def test_parts_of_triton_that_a_project_hands_on(spelled: str, meant: str) -> None:
+    found = source(f"from project.utils import {spelled}\n{spelled}()\n")
+    assert found.name(found.calls[0].func) == meant
+    own = source(f"def {spelled}():\n    pass\n{spelled}()\n")
+    assert own.name(own.calls[0].func) == spelled
+
+
 def test_names_are_not_taken_by_their_text() -> None:
     found = source("import json as tl\ndef f(p):\n    return tl.load(p)\n")
     assert found.name(found.calls[0].func) == "json.load"
