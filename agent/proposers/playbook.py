@@ -18,6 +18,7 @@ from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.proposers.faults import faults_as_refusals
 from agent.rewriting.common.dead_names import without_dead_names
 from agent.rewriting.common.line_width import within_width
+from agent.rewriting.common.repeated_names import with_one_assignment_each
 from agent.rewriting.common.same_branches import with_one_branch_each
 from agent.state import Run
 from agent.store.experience import NOTHING
@@ -195,6 +196,7 @@ def edited(entry: Optimization, subject: Subject, params: Mapping[str, object]) 
     """
     before = subject.source.text
     after = with_one_branch_each(before, entry.apply(subject, params))
+    after = with_one_assignment_each(before, after)
     after = without_dead_names(before, after)
     return within_width(before, after)
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 import libcst as cst
 
+from agent.rewriting.common.dropping import Edit, dropping
 from agent.syntax import Function, Source, descendants
 
 PASSES = 8
@@ -28,20 +27,17 @@ COUNTING = frozenset(
 """The last names of functions that do nothing but give a value."""
 
 
-_Edit = Callable[[Any], Any]
-
-
 def without_dead_names(before: str, after: str) -> str:
     """The text after an edit, without the assignments that only the text before it needed."""
     if not _may_leave_some(before, after):
         return after
     read = {function.name: _reads(function.node) for function in Source(before).functions}
     for _ in range(PASSES):
-        source, edits = Source(after), dict[cst.CSTNode, _Edit]()
+        source, edits = Source(after), dict[cst.CSTNode, Edit]()
         for function in source.functions:
             dead = list(_dead(function, read.get(function.name, Counter())))
             for block in descendants(function.node.body, cst.IndentedBlock):
-                edits |= _dropping(block, dead)
+                edits |= dropping(block, dead)
         if not edits:
             break
         after = source.rewrite(edits)
@@ -67,47 +63,6 @@ def _dead(function: Function, read_before: Counter[str]) -> Iterator[cst.SimpleS
     for name, lines in found.items():
         if targets[name] == len(lines):
             yield from lines
-
-
-def _dropping(
-    block: cst.IndentedBlock, dead: Collection[cst.SimpleStatementLine]
-) -> dict[cst.CSTNode, _Edit]:
-    """The edits that drop statements of a block; what is above them stays, above what follows.
-
-    A block has to hold something, and a comment something below it.
-    """
-    gone = [line for line in block.body if line in dead]
-    if not gone or len(gone) == len(block.body):
-        return {}
-    edits: dict[cst.CSTNode, _Edit] = {}
-    above: list[cst.EmptyLine] = []
-    dropped: list[cst.CSTNode] = []
-    for line in block.body:
-        if line in gone:
-            dropped.append(line)
-            above += _above(line)
-            continue
-        if above:
-            edits[line] = partial(_below, above)
-        edits |= dict.fromkeys(dropped, lambda _: cst.RemoveFromParent())
-        above, dropped = [], []
-    if dropped and not any(line.comment for line in above):
-        edits |= dict.fromkeys(dropped, lambda _: cst.RemoveFromParent())
-    return edits
-
-
-def _above(line: Any) -> Sequence[cst.EmptyLine]:
-    lines: Sequence[cst.EmptyLine] = line.leading_lines
-    return lines
-
-
-def _below(above: Sequence[cst.EmptyLine], statement: Any) -> Any:
-    """A statement below lines that stood above another; where blank ones meet, one is left."""
-    lines: list[cst.EmptyLine] = []
-    for line in (*above, *statement.leading_lines):
-        if line.comment or not lines or lines[-1].comment:
-            lines.append(line)
-    return statement.with_changes(leading_lines=lines)
 
 
 def _targets(node: cst.CSTNode) -> Counter[str]:
