@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.analysis.common.absent import may_be_none
+from agent.analysis.common.absent import may_be_none, may_be_number
 from agent.analysis.cutile.uses import Uses
 from agent.syntax import argument, descendants, keyword
 from agent.tuning.form import Form, follows_from_shapes, local_assignments
@@ -194,7 +194,7 @@ class Launcher:
 
     def _key(self) -> list[str]:
         """All that the best config depends on: extents, types, constants of the call, device."""
-        arrays = [p for p in self._arrays() if not self._may_be_none(p)]
+        arrays = [p for p in self._arrays() if not self._may_be_absent(p)]
         given = [p for p in arrays if not self._is_fresh(p)]
         lists = [self._values[p] for p in given if p in self._uses.lists]
         shapes = [f"{self._values[p]}.shape" for p in given if p not in self._uses.lists]
@@ -210,7 +210,7 @@ class Launcher:
             extents = shapes[0] if len(shapes) == 1 else f"(*{', *'.join(shapes)})"
             shapes = [f"*((n - 1).bit_length() for n in {extents})"]
         shapes += [f"sum(each.numel() for each in {each}).bit_length()" for each in lists]
-        absent = [f"{self._values[p]} is None" for p in self._arrays() if self._may_be_none(p)]
+        absent = [self._is_absent(p) for p in self._arrays() if self._may_be_absent(p)]
         return [*shapes, *constants, *absent, *dtypes, f"str({self._device()})"]
 
     def _arrays(self) -> list[str]:
@@ -221,9 +221,17 @@ class Launcher:
                 found.setdefault(self._source.code(given), name)
         return list(found.values())
 
-    def _may_be_none(self, parameter: str) -> bool:
-        """Whether a caller may leave an array out, as `bias=None`."""
-        return may_be_none(self._source, self._form.launch.arguments[parameter])
+    def _may_be_absent(self, parameter: str) -> bool:
+        """Whether a caller may leave an array out, as `bias=None` or `bias=0`."""
+        given = self._form.launch.arguments[parameter]
+        return may_be_none(self._source, given) or may_be_number(self._source, given)
+
+    def _is_absent(self, parameter: str) -> str:
+        """The expression that says whether a call leaves an array out."""
+        value = self._values[parameter]
+        if may_be_number(self._source, self._form.launch.arguments[parameter]):
+            return f"not isinstance({value}, {self._names.torch}.Tensor)"
+        return f"{value} is None"
 
     def _is_fresh(self, parameter: str) -> bool:
         """Made by the wrapper for the result, of a size that follows from the inputs."""
@@ -242,7 +250,7 @@ class Launcher:
 
     def _device(self) -> str:
         arrays = self._arrays()
-        there = [p for p in arrays if not self._may_be_none(p)]
+        there = [p for p in arrays if not self._may_be_absent(p)]
         return f"{self._one((there or arrays)[0])}.device"
 
     def _one(self, parameter: str) -> str:
@@ -264,7 +272,10 @@ class Launcher:
         if parameter in self._uses.lists:
             each = "each.detach().clone()" if read else f"{torch}.empty_like(each)"
             return f"[{each} for each in {value}]"
-        return f"{value}.detach().clone()" if read else f"{torch}.empty_like({value})"
+        made = f"{value}.detach().clone()" if read else f"{torch}.empty_like({value})"
+        if self._may_be_absent(parameter):
+            return f"{value} if {self._is_absent(parameter)} else {made}"
+        return made
 
     def _tuple(self, head: str, items: list[str], indent: str) -> str:
         one = f"{indent}{head}{tupled(items)}\n"

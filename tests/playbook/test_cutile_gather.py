@@ -192,14 +192,30 @@ def test_an_index_that_changes_on_the_way_stays() -> None:
     )
 
 
-def test_a_scattered_number_is_spread_over_its_tile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", ["2.0", "2"])
+def test_a_scattered_number_fills_its_tile(number: str, tmp_path: Path) -> None:
+    """In the array's own type: a tile of integers is not stored to one of floats."""
     kernel = (
         "def k(x, y):\n    at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)\n"
-        "    ct.scatter(y, at, 2.0)\n"
+        f"    ct.scatter(y, at, {number})\n"
     )
     text = file(kernel, FLAT, grid=FLAT_GRID)
     new = rewritten("gather-to-load", text, (torch.randn(1000),), folder=tmp_path)
-    assert "tile=ct.broadcast_to(2.0, (TILE,))" in new
+    assert f"tile=ct.full((TILE,), {number}, dtype=y.dtype)" in new
+
+
+def test_what_other_blocks_change_atomically_is_gathered() -> None:
+    """The last block of several reads what all have added; a TMA load may miss some of it."""
+    kernel = (
+        "def k(x, y, total):\n    at = ct.bid(0) * TILE + ct.arange(TILE, dtype=ct.int32)\n"
+        "    ct.atomic_add(total, at, ct.gather(x, at))\n"
+        "    ct.scatter(y, at, ct.gather(total, at))\n"
+    )
+    host = "def run(x, total):\n    y = torch.empty_like(x)\n"
+    text = file(kernel, host, grid="(ct.cdiv(x.shape[0], TILE),)", arguments="x, y, total")
+    new = playbook.get("gather-to-load").apply(subject(text), {})
+    assert "ct.gather(total, at)" in new
+    assert "ct.gather(x" not in new
 
 
 def test_arrays_of_unknown_length_go_with_one_that_is_known(tmp_path: Path) -> None:

@@ -20,6 +20,24 @@ def test_arrays_that_are_annotated_stay() -> None:
     assert "def k(x: StaticRow, y: ct.IndexedWithInt64):" in text
 
 
+@pytest.mark.parametrize("absent", ["None", "0"])
+def test_arrays_that_a_caller_may_leave_out_stay(absent: str) -> None:
+    """`ct.ArrayAnnotation` is for arrays alone."""
+    text = f"""
+import cuda.tile as ct
+
+
+@ct.kernel
+def k(x, y):
+    {ROW}
+
+
+def f(stream, x, y={absent}):
+    ct.launch(stream, (1,), k, (x, y))
+"""
+    assert "def k(x: StaticRow, y):" in apply("static-shapes", text, LAST)
+
+
 def test_flat_arrays_stay() -> None:
     flat = "ct.store(y, (0,), ct.load(x, (0,), (8,)))"
     assert "two or more dimensions" in refusal("static-shapes", kernel(flat))

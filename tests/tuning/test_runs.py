@@ -278,17 +278,45 @@ def test_a_parameter_of_the_kernel_that_hides_what_the_written_function_calls(
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_an_array_that_a_caller_leaves_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("absent", "is_there"),
+    [
+        ("None", "bias is not None"),
+        ("0", "isinstance(bias, torch.Tensor)"),
+    ],
+)
+def test_an_array_that_a_caller_leaves_out(absent: str, is_there: str, tmp_path: Path) -> None:
     text = sources.ROWS.replace("x, y, factor, N", "x, bias, y, factor, HAS_BIAS: Const, N")
     added = (
         "    if HAS_BIAS:\n        tile += ct.load(bias, index=(0, 0), shape=(1, N))\n    ct.store("
     )
-    text = text.replace("    ct.store(", added).replace("factor: float)", "factor, bias=None)")
-    text = text.replace("(x, y, factor, n)", "(x, bias, y, factor, bias is not None, n)")
+    text = text.replace("    ct.store(", added).replace("factor: float)", f"factor, bias={absent})")
+    text = text.replace("(x, y, factor, n)", f"(x, bias, y, factor, {is_there}, n)")
     module = tuned(text, tmp_path)
     search = Search(module)
     x, bias = random(5, 64), random(1, 64)
-    for given in (None, bias, None):
-        expected = (x if given is None else x + given) * 3
-        torch.testing.assert_close(module.scale(x, 3.0, given), expected)
+    for given in ((), (bias,), ()):
+        expected = (x + given[0] if given else x) * 3
+        torch.testing.assert_close(module.scale(x, 3.0, *given), expected)
     assert len(search.tried) == 2 * 2
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_result_that_a_caller_leaves_out(tmp_path: Path) -> None:
+    """A trial run writes to an array of its own, where there is one."""
+    text = sources.ROWS.replace("x, y, factor, N", "x, y, sums, factor, WITH_SUMS: Const, N")
+    added = (
+        "    if WITH_SUMS:\n"
+        "        total = ct.sum(tile, 1, keepdims=True)\n"
+        "        ct.store(sums, index=(row, 0), tile=total)\n"
+        "    ct.store("
+    )
+    text = text.replace("    ct.store(", added).replace("factor: float)", "factor, sums=0)")
+    there = "isinstance(sums, torch.Tensor)"
+    text = text.replace("(x, y, factor, n)", f"(x, y, sums, factor, {there}, n)")
+    module = tuned(text, tmp_path)
+    Search(module)
+    x, sums = random(5, 64), random(5, 1)
+    torch.testing.assert_close(module.scale(x, 3.0), x * 3)
+    torch.testing.assert_close(module.scale(x, 3.0, sums), x * 3)
+    torch.testing.assert_close(sums, x.sum(1, keepdim=True), rtol=1e-2, atol=1e-2)

@@ -1,9 +1,9 @@
-"""Whether host code may have `None` where it gives a tensor."""
+"""Whether host code may have `None`, or a number, where it gives a tensor."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
@@ -13,44 +13,83 @@ from agent.syntax import Function, Source, assigned, descendants
 LEAVING: tuple[type[cst.CSTNode], ...] = (cst.Return, cst.Raise, cst.Continue)
 
 
+_Kind = Callable[[cst.BaseExpression], bool]
+
+
 def may_be_none(source: Source, value: cst.BaseExpression) -> bool:
     """Whether the file shows that an expression may be `None` where it stands.
 
     A name is, where its function asks, or takes or assigns it, and does not see to it before.
     """
-    match behind := value_of(source, value):
-        case cst.Name(value="None"):
-            return True
-        case cst.IfExp(body=one, orelse=other):
-            return may_be_none(source, one) or may_be_none(source, other)
+    return _may_be(source, value, _is_none, _asks_for_none)
+
+
+def may_be_number(source: Source, value: cst.BaseExpression) -> bool:
+    """Whether the file shows that an expression may be a number: by default, or as assigned.
+
+    As with `bias=0`, where another argument tells the kernel that there is none.
+    """
+    return _may_be(source, value, _is_number, lambda *_: False)
+
+
+def _may_be(
+    source: Source,
+    value: cst.BaseExpression,
+    kind: _Kind,
+    asks: Callable[[Source, Function, str], bool],
+) -> bool:
+    behind = value_of(source, value)
+    if isinstance(behind, cst.IfExp):
+        return any(_may_be(source, each, kind, asks) for each in (behind.body, behind.orelse))
+    if kind(behind):
+        return True
     name = behind if isinstance(behind, cst.Name) else value
     function = source.enclosing(name)
     if not isinstance(name, cst.Name) or function is None or _seen_to(source, function, name.value):
         return False
-    return any(_signs(source, function, name.value))
+    given = [p.default for p in function.parameters if p.name.value == name.value and p.default]
+    for target, assignment in assigned(function.node.body):
+        if isinstance(target, cst.Name) and target.value == name.value:
+            given.append(assignment)
+    return any(map(kind, given)) or asks(source, function, name.value)
 
 
-def _signs(source: Source, function: Function, name: str) -> Iterator[bool]:
-    for parameter in function.parameters:
-        if parameter.name.value == name:
-            yield parameter.default is not None and source.code(parameter.default) == "None"
-            said = parameter.annotation
-            yield said is not None and bool(
-                re.search(r"\b(None|Optional)\b", source.code(said.annotation))
-            )
-    for target, given in assigned(function.node.body):
-        if isinstance(target, cst.Name) and target.value == name:
-            yield source.code(given) == "None"
-    for comparison in descendants(function.node.body, cst.Comparison):
-        yield source.code(comparison) in (f"{name} is None", f"{name} is not None")
+def _is_none(value: cst.BaseExpression) -> bool:
+    return isinstance(value, cst.Name) and value.value == "None"
+
+
+def _is_number(value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.UnaryOperation):
+        return _is_number(value.expression)
+    is_truth = isinstance(value, cst.Name) and value.value in ("True", "False")
+    return is_truth or isinstance(value, cst.BaseNumber)
+
+
+def _asks_for_none(source: Source, function: Function, name: str) -> bool:
+    """Whether a function compares a parameter or a name with `None`, or its annotation has it."""
+    said = [p.annotation for p in function.parameters if p.name.value == name and p.annotation]
+    if any(re.search(r"\b(None|Optional)\b", source.code(each.annotation)) for each in said):
+        return True
+    tests = {source.code(each) for each in descendants(function.node.body, cst.Comparison)}
+    return bool(tests & {f"{name} is None", f"{name} is not None"})
 
 
 def _seen_to(source: Source, function: Function, name: str) -> bool:
     """Whether a function gives a name another value, or goes no further, where it is `None`."""
     for line in descendants(function.node.body, cst.If):
-        if source.code(line.test) in (f"{name} is None", f"not {name}"):
+        asked = {source.code(each) for each in _alternatives(line.test)}
+        if asked & {f"{name} is None", f"not {name}"}:
             leaves = any(True for kind in LEAVING for _ in descendants(line.body, kind))
             if leaves or binds(line.body, name):
                 return True
     asserted = (source.code(line.test) for line in descendants(function.node.body, cst.Assert))
     return any(test in (f"{name} is not None", name) for test in asserted)
+
+
+def _alternatives(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The parts of `a or b`, each of which is enough."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or):
+        yield from _alternatives(test.left)
+        yield from _alternatives(test.right)
+    else:
+        yield test

@@ -28,6 +28,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.accesses import GATHER, SCATTER, Access, Bounds, access_of, same_shape
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import NotRegular
+from agent.analysis.cutile.uses import ATOMIC
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import NewCall, Place, laid_out
@@ -137,13 +138,24 @@ def _rewritten(source: Source, kernel: Kernel) -> tuple[dict[cst.CSTNode, Edit],
         except NotRegular as reason:
             reasons.append(f"line {source.line(call)}: {reason}")
     bounds = Bounds(source, kernel, ((a.array, len(a.axes)) for a in accesses))
+    changing = _changed_atomically(source, kernel)
     for access in accesses:
         try:
+            if access.array.value in changing:
+                raise NotRegular(
+                    f"blocks change {access.array.value} atomically, which a TMA load may not see"
+                )
             bounds.check(access)
             edits[access.call] = _edit(source, kernel, access)
         except NotRegular as reason:
             reasons.append(f"line {source.line(access.call)}: {reason}")
     return edits, reasons
+
+
+def _changed_atomically(source: Source, kernel: Kernel) -> set[str]:
+    """The arrays that a kernel changes by atomic operations, while other blocks may read them."""
+    calls = CUTILE.find(source, kernel.function.node.body, ATOMIC)
+    return {source.code(array) for c in calls if (array := argument(c, 0, "array")) is not None}
 
 
 def _indices(replaced: Iterable[cst.CSTNode]) -> list[cst.BaseExpression]:
@@ -205,9 +217,11 @@ def _edit(source: Source, kernel: Kernel, access: Access) -> Edit:
     def edit(updated: cst.Call) -> cst.BaseExpression:
         kept = argument(updated, 2, "value")
         tile: str | NewCall = source.module.code_for_node(kept) if kept is not None else ""
-        if not whole:
+        if isinstance(value, cst.BaseNumber):
+            tile = NewCall(f"{ct}.full", [edge, tile, f"dtype={access.array.value}.dtype"])
+        elif not whole:
             tile = NewCall(f"{ct}.broadcast_to", [tile, shape])
-        if shape != edge:
+        if shape != edge and not isinstance(value, cst.BaseNumber):
             tile = NewCall(f"{ct}.reshape", [tile, edge])
         named = (
             NewCall(f"tile={tile.function}", tile.arguments)

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.absent import may_be_none, may_be_number
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -108,12 +109,21 @@ def scale(x, factor):
 
 
 def _arrays(source: Source, kernel: Kernel) -> list[cst.Param]:
-    """A kernel's arrays of several dimensions; a flat one's length is seldom one of few values."""
+    """A kernel's arrays of several dimensions; a flat one's length is seldom one of few values.
+
+    An annotation of an array takes no `None` and no number, which a launch may give in its place.
+    """
     uses = Uses(source, kernel)
+    given = {
+        name
+        for launch in kernel.launches
+        for name, value in launch.arguments.items()
+        if may_be_none(source, value) or may_be_number(source, value)
+    }
     return [
         p
         for p in kernel.function.parameters
-        if p.name.value in uses.arrays - uses.lists
+        if p.name.value in uses.arrays - uses.lists - given
         and (uses.ndim(p.name.value) or 0) > 1
         and _is_open(source, p)
     ]
