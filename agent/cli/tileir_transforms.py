@@ -18,6 +18,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.kinds import Kind, classify
 from agent.analysis.triton.operations import entry_kernels
 from agent.playbook import get
+from agent.proposers.playbook import edited
 from agent.syntax import Source
 from agent.tileir import configs
 from agent.tileir.compatibility import BLOCK_POINTERS, Obstacle, check, stops
@@ -176,7 +177,7 @@ class Moved:
     def _applied(self, entry: str, params: Params, names: Sequence[str]) -> str:
         """What an entry makes of some of the kernels."""
         chosen = Source(self.source.text, self.source.path, tuple(names))
-        return get(entry).apply(Subject(chosen, KernelClass.COMPUTE, BLACKWELL), params)
+        return edited(get(entry), Subject(chosen, KernelClass.COMPUTE, BLACKWELL), params)
 
     def _take(self, entry: str, text: str, names: Sequence[str]) -> Sequence[str]:
         """Go on with a text; the kernels that it changed are told of."""

@@ -11,6 +11,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.launches import ObservedLaunch
 from agent.playbook.triton.warps_and_stages import WARPS
+from agent.rewriting.common.dead_names import without_dead_names
 from agent.syntax import Source
 
 TRITON = "import triton\nimport triton.language as tl\n\n"
@@ -24,7 +25,7 @@ def variants(name: str, text: str) -> list[Params]:
 
 def apply(name: str, text: str, params: Params) -> str:
     subject = Subject(Source(text), KernelClass.MEMORY, Hardware())
-    return playbook.get(name).apply(subject, params)
+    return without_dead_names(text, playbook.get(name).apply(subject, params))
 
 
 def refusal(name: str, text: str) -> str:
@@ -345,7 +346,7 @@ NAMED = LOOP.replace("        {body}\n", "{body}")
         ("        std = tl.sqrt(x)\n        tl.store(y_ptr + i, x / std + std)\n",
          "        std = tl.sqrt(x)\n        tl.store(y_ptr + i, x * tl.rsqrt(x) + std)\n"),
         ("        std = tl.sqrt(x)  # of the row\n        tl.store(y_ptr + i, x / std)\n",
-         "        std = tl.sqrt(x)  # of the row\n        tl.store(y_ptr + i, x * tl.rsqrt(x))\n"),
+         "        tl.store(y_ptr + i, x * tl.rsqrt(x))\n"),
     ],
 )  # fmt: skip
 def test_reciprocals_of_named_square_roots(body: str, changed: str) -> None:

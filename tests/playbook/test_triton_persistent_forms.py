@@ -40,6 +40,8 @@ FORMS = {
         "mask=cols < n_cols)\n    last = tl.num_programs(0) - 1\n    if row == last:\n"
         "        tl.store(y_ptr + row * stride, 7.0 * tl.num_programs(axis=0))\n\n",
     ),
+    "a number of 64 bits": ("tl.program_id(0)\n", "tl.program_id(0).to(tl.int64)\n"),
+    "a number of 64 bits at its use": (MOVED, "    x_ptr += row.to(tl.int64) * stride\n"),
     "x = x + ...": (MOVED, "    x_ptr = x_ptr + row * stride\n"),
     "a parameter of another type": (
         MOVED,

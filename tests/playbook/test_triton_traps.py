@@ -26,7 +26,7 @@ def apply(name: str, text: str, params: Params | None = None) -> str:
     entry = playbook.get(name)
     if params is None:
         params = entry.variants(subject(text))[0]
-    return entry.apply(subject(text), params)
+    return without_dead_names(text, entry.apply(subject(text), params))
 
 
 def refusal(name: str, text: str, **hardware: int) -> str:
@@ -175,6 +175,13 @@ def test_a_module_constant_is_tuned_and_stays() -> None:
     assert "SIZE = 512\n" in tuned
     assert 'lambda META: (triton.cdiv(n, META["BLOCK"]),)](x, y, n)' in tuned
     assert tuned.index("def twice") < tuned.index("@triton.autotune") < tuned.index("def scale_k")
+
+
+def test_an_option_that_a_tuners_configs_give_goes_from_the_launch() -> None:
+    """Triton's configs give `num_ctas`, too, and a launch that gives it once more fails."""
+    launch = "    scale_kernel[(triton.cdiv(n, SIZE),)](x, y, n, SIZE, num_ctas={})\n"
+    assert "num_ctas" not in apply("add-autotune", scale("SIZE", launch=launch.format(1)))
+    assert "gives num_ctas=2" in refusal("add-autotune", scale("SIZE", launch=launch.format(2)))
 
 
 def test_a_local_that_only_sized_the_launch_goes() -> None:
@@ -1173,8 +1180,9 @@ def test_an_epilogue_in_halves_leaves_nothing_unused() -> None:
     tl.device_assert(kept)
 """,
     )
-    whole = without_dead_names(text, apply("epilogue-halves", text))
-    before, _, after = whole.partition("    # The result.\n    # All of it.\n")
+    before, _, after = apply("epilogue-halves", text).partition(
+        "    # The result.\n    # All of it.\n"
+    )
     assert before.endswith("    unread = rows + 1\n    kept = rows[:, None] < M\n\n")
     assert after.startswith("    halves = tl.permute(")
     assert "c_mask" not in after

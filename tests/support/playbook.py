@@ -8,6 +8,7 @@ from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.playbook.base import Advice
+from agent.rewriting.common.dead_names import without_dead_names
 from agent.syntax import Source
 
 CUTILE = "import cuda.tile as ct\n\n"
@@ -18,7 +19,8 @@ def subject(text: str, sm: int = 0) -> Subject:
 
 
 def apply(name: str, text: str, params: Params | None = None) -> str:
-    return playbook.get(name).apply(subject(text), params or {})
+    """What an entry makes of a text, without what only the old text needed."""
+    return without_dead_names(text, playbook.get(name).apply(subject(text), params or {}))
 
 
 def variants(name: str, text: str, sm: int = 0) -> list[Params]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain, starmap
 
 import libcst as cst
 
@@ -48,10 +49,22 @@ def _may_be(
     if not isinstance(name, cst.Name) or function is None or _seen_to(source, function, name.value):
         return False
     given = [p.default for p in function.parameters if p.name.value == name.value and p.default]
-    for target, assignment in assigned(function.node.body):
+    for target, assignment in chain.from_iterable(starmap(_each, assigned(function.node.body))):
         if isinstance(target, cst.Name) and target.value == name.value:
             given.append(assignment)
     return any(map(kind, given)) or asks(source, function, name.value)
+
+
+def _each(
+    target: cst.BaseExpression, value: cst.BaseExpression
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """What each name of `a, b = x, y` is given."""
+    match target, value:
+        case cst.Tuple(elements=names), cst.Tuple(elements=values) if len(names) == len(values):
+            for name, given in zip(names, values, strict=True):
+                yield from _each(name.value, given.value)
+        case _:
+            yield target, value
 
 
 def _is_none(value: cst.BaseExpression) -> bool:

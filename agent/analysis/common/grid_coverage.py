@@ -20,12 +20,32 @@ from agent.syntax import argument, assigned, children, descendants
 def loop_covers(flow: Flow) -> bool:
     """Whether a loop covers the constant's axis, so that the grid need not be computed from it."""
     loops = [loop for loop in descendants(flow.body, cst.For) if _goes_over(flow, loop)]
-    if not loops:
+    if not loops or _is_left_out(flow, loops):
         return False
     if any(_is_divided(flow, loop) for loop in loops):
         return True
     names = _numbers_of_programs(flow, loops)
     return not any(_asks(flow, count, names) for count in multiplied(flow))
+
+
+def _is_left_out(flow: Flow, loops: list[cst.For]) -> bool:
+    """Whether a branch that no loop goes through takes a block, as of rows that fit into one."""
+    covering = set(loops)
+
+    def takes_one(branch: cst.CSTNode) -> bool:
+        calls = flow.dialect.find(flow.source, branch, flow.dialect.iotas)
+        return any(map(flow.carries, calls)) and not covering & {*descendants(branch, cst.For)}
+
+    for choice in descendants(flow.body, cst.If):
+        if choice.orelse is not None:
+            sides = (choice.body, choice.orelse)
+            if any(map(takes_one, sides)) and any(
+                covering & {*descendants(side, cst.For)} for side in sides
+            ):
+                return True
+        elif takes_one(choice.body) and any(True for _ in descendants(choice.body, cst.Return)):
+            return True
+    return False
 
 
 def _numbers_of_programs(flow: Flow, loops: list[cst.For]) -> set[str]:

@@ -15,7 +15,7 @@ Source: TileGym's cuTile playbook, item A, which claims 2x to 78x. Not for every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import libcst as cst
@@ -32,9 +32,8 @@ from agent.analysis.cutile.uses import ATOMIC
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import NewCall, Place, laid_out
-from agent.rewriting.cutile.leftovers import unused_after
 from agent.rewriting.cutile.paddings import padding_mode
-from agent.syntax import Source, argument, descendants, keyword
+from agent.syntax import Source, argument, keyword
 
 FIRST_TMA = 90
 ELEMENTWISE = (*CUTILE.arithmetic, f"{CT}astype", f"{CT}where")
@@ -108,7 +107,7 @@ ct.reshape(
         return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Rewrite them in all launched kernels, and drop the indices that nothing uses any more."""
+        """Rewrite them in all launched kernels."""
         if 0 < subject.hardware.sm < FIRST_TMA:
             raise NotApplicable(
                 f"sm_{subject.hardware.sm} has no TMA, so that a tile load costs more than a gather"
@@ -120,8 +119,6 @@ ct.reshape(
             replaced, refused = _rewritten(source, kernel)
             edits |= replaced
             reasons += refused
-            names = _emitted_names(source, kernel, replaced)
-            edits |= unused_after(source, kernel, _indices(replaced), names)
         if not edits:
             raise all_refuse(reasons, "no launched kernel gathers or scatters")
         return source.rewrite(edits)
@@ -156,30 +153,6 @@ def _changed_atomically(source: Source, kernel: Kernel) -> set[str]:
     """The arrays that a kernel changes by atomic operations, while other blocks may read them."""
     calls = CUTILE.find(source, kernel.function.node.body, ATOMIC)
     return {source.code(array) for c in calls if (array := argument(c, 0, "array")) is not None}
-
-
-def _indices(replaced: Iterable[cst.CSTNode]) -> list[cst.BaseExpression]:
-    """What the replaced accesses were told of where."""
-    return [
-        e
-        for call in replaced
-        if isinstance(call, cst.Call)
-        for e in (argument(call, 1, "indices"), keyword(call, "mask"))
-        if e is not None
-    ]
-
-
-def _emitted_names(source: Source, kernel: Kernel, replaced: Iterable[cst.CSTNode]) -> set[str]:
-    """The names that the new accesses mention."""
-    names = set()
-    for call in replaced:
-        if isinstance(call, cst.Call):
-            access = access_of(source, kernel, call)
-            for axis in access.axes:
-                for expression in (*axis.tiles, *axis.offsets, axis.run.length):
-                    if expression is not None:
-                        names |= {n.value for n in descendants(expression, cst.Name)}
-    return names
 
 
 def _edit(source: Source, kernel: Kernel, access: Access) -> Edit:

@@ -36,9 +36,8 @@ from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import STEP, WIDTH, NewCall, Place, laid_out
 from agent.rewriting.cutile.blocks import unused
-from agent.rewriting.cutile.leftovers import unused_after
 from agent.rewriting.cutile.paddings import padding_mode
-from agent.syntax import Source, argument, descendants, keyword
+from agent.syntax import Source, argument, keyword
 
 FIRST_TMA = 90
 Edit = Callable[[Any], Any]
@@ -146,7 +145,6 @@ class _Rewriting:
         before: dict[cst.SimpleStatementLine, list[str]] = {}
         """Line -> the statements that go in front of it, or that stand for it."""
         replaced: dict[cst.CSTNode, Edit] = {}
-        gone: list[cst.BaseExpression] = []
         instead: set[cst.SimpleStatementLine] = set()
         for call in CUTILE.find(source, body, (GATHER,)):
             try:
@@ -168,13 +166,9 @@ class _Rewriting:
                 instead.add(line)
             else:
                 replaced[call] = _named(name)
-            gone.append(argument(call, 1, "indices") or call)
-        kept = {n.value for texts in before.values() for t in texts for n in _names_in(t)}
-        dropped = unused_after(source, self._kernel, gone, kept) if gone else {}
         for line, texts in before.items():
-            alone = line in instead or line in dropped
-            replaced[line] = _written(texts, alone=alone)
-        return {**dropped, **replaced}
+            replaced[line] = _written(texts, alone=line in instead)
+        return replaced
 
     def _name_of(self, call: cst.BaseExpression) -> str:
         if call not in self._names:
@@ -258,10 +252,6 @@ def _is_whole_value(line: cst.SimpleStatementLine, call: cst.Call) -> bool:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name())], value=value):
             return value is call
     return False
-
-
-def _names_in(text: str) -> Sequence[cst.Name]:
-    return tuple(descendants(cst.parse_module(text), cst.Name))
 
 
 def _named(name: str) -> Edit:

@@ -39,12 +39,14 @@ from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import PAIRS, P, TritonTrial
 from agent.rewriting.triton.edits import Edit, above, fitted, without
-from agent.rewriting.triton.grid import grid_from_meta, without_unused
+from agent.rewriting.triton.grid import grid_from_meta
 from agent.rewriting.triton.launch_options import check_shown
 from agent.rewriting.triton.restoring import without_gradients
 from agent.syntax import Source, Untraceable
 
 OPTIONS = ("num_warps", "num_stages")
+CTAS = "num_ctas"
+"""An option that every config of Triton gives, 1 where it says nothing of it."""
 
 
 class AddAutotune(Optimization):
@@ -135,7 +137,6 @@ def add(x, y):
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
         reasons: list[str] = []
-        names: set[str] = set()
         tiles = _tiles(source, reasons)
         for kernel in TRITON.chosen(source):
             try:
@@ -149,10 +150,9 @@ def add(x, y):
             except NotApplicable as reason:
                 reasons.append(str(reason))
                 continue
-            names |= {n.value for t in tiles[kernel.name] for x in t.literals for n in x.names}
         if not edits:
             raise all_refuse(reasons, "no kernel is launched")
-        return without_unused(source.rewrite(edits), names)
+        return source.rewrite(edits)
 
 
 def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[TileConstant, ...]]:
@@ -195,6 +195,7 @@ def _tuned(
     restored = rewritten(source, kernel, possibly=True)
     if given := set(restored) & heuristics_of(source, kernel).keys():
         raise NotApplicable(f"a heuristic gives {min(given)}, which no tuner can restore")
+    _check_alone(source, launches)
     _check_there(source, launches, [n for n in restored if does_without(source, kernel, n)])
     first = _present(source, kernel, tiles)
     axes = axes_of(tiles)
@@ -213,7 +214,7 @@ def _tuned(
         ")",
     ]
     edits: dict[cst.CSTNode, Edit] = above(kernel, "\n".join(lines))
-    dropped = {*(t.constant for t in tiles), *OPTIONS}
+    dropped = {*(t.constant for t in tiles), *OPTIONS, CTAS}
     for launch in launches:
         drop, node = without(launch, dropped), launch.node
 
@@ -237,6 +238,17 @@ def _check_there(source: Source, launches: Sequence[Launch], restored: Sequence[
                     f"the launch at line {source.line(launch.node)} may give None for {name}, "
                     "which not every tuner of Triton can restore"
                 )
+
+
+def _check_alone(source: Source, launches: Sequence[Launch]) -> None:
+    """Raise `NotApplicable` where a launch spreads a program over several thread blocks."""
+    for launch in launches:
+        given = launch.hints.get(CTAS)
+        if given is not None and source.code(given) != "1":
+            raise NotApplicable(
+                f"the launch at line {source.line(launch.node)} gives {CTAS}={source.code(given)}, "
+                "which a tuner's configs would have to"
+            )
 
 
 def _present(source: Source, kernel: Kernel, tiles: Sequence[TileConstant]) -> Config:

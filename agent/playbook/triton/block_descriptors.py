@@ -176,7 +176,9 @@ def row_sum(x):
         allocate = free_name(source, "allocate")
         alone = len(TRITON.launched(source)) == 1
         for kernel in TRITON.chosen(source):
-            name = free_name(source, f"{'' if alone else kernel.name + '_'}descriptors_fit")
+            name = free_name(
+                source, f"{'' if alone else kernel.function.node.name.value + '_'}descriptors_fit"
+            )
             try:
                 more, function = _described(source, kernel, name)
                 edits |= more | allocator(source, kernel, allocate)

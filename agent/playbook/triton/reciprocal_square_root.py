@@ -9,22 +9,22 @@ Source: compiled with Triton 3.6: one `rsqrt.approx` instead of a square root an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.reaching_definitions import definition, value_of
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import holds_at
 from agent.analysis.triton.pointers import spelling
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.triton.edits import Edit, removing
-from agent.syntax import Source, descendants, is_commented, positional
+from agent.rewriting.triton.edits import Edit
+from agent.syntax import Source, descendants, positional
 
 ROOTS = ("triton.language.sqrt", "triton.language.math.sqrt")
 
@@ -89,8 +89,7 @@ def layer_norm(x, eps=1e-5):
         if not roots:
             raise NotApplicable("no launched kernel divides by tl.sqrt(...)")
         edits: dict[cst.CSTNode, Edit] = {x.division: _multiplying(source, x) for x in roots}
-        named = {x.division.right for x in roots if isinstance(x.division.right, cst.Name)}
-        return source.rewrite(edits | _without_unused(source, named))
+        return source.rewrite(edits)
 
 
 @dataclass(frozen=True)
@@ -120,27 +119,6 @@ def _divisor(source: Source, division: cst.BinaryOperation) -> Divisor | None:
     if root is not division.right and not holds_at(source, taken[0], division):
         return None
     return Divisor(division, root)
-
-
-def _without_unused(source: Source, divisors: Collection[cst.Name]) -> dict[cst.CSTNode, Edit]:
-    """The edits that remove the names that were used as divisors alone."""
-    edits: dict[cst.CSTNode, Edit] = {}
-    for name in divisors:
-        found = definition(source, name.value, name)
-        assignments = source.assignments(name)
-        if (
-            found is None
-            or len(assignments) != 1
-            or not set(source.uses(assignments[0])) <= set(divisors)
-        ):
-            continue
-        line = next(source.ancestors(found.node))
-        match line, found.node:
-            case cst.SimpleStatementLine(body=[_]), cst.Assign(
-                targets=[cst.AssignTarget(target=cst.Name())]
-            ) if not is_commented(line):
-                edits[line] = removing
-    return edits
 
 
 def _multiplying(source: Source, divisor: Divisor) -> Edit:

@@ -45,7 +45,7 @@ from agent.rewriting.triton.edits import (
     without,
     writing,
 )
-from agent.rewriting.triton.grid import grid_from_meta, without_unused
+from agent.rewriting.triton.grid import grid_from_meta
 from agent.rewriting.triton.launch_options import check_shown, ramp
 from agent.syntax import Source, descendants, positional
 
@@ -132,7 +132,6 @@ def l2_normalize(x):
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
         reasons: list[str] = []
-        names: set[str] = set()
         for kernel in TRITON.chosen(source):
             try:
                 passes = _passes(source, kernel)
@@ -140,10 +139,9 @@ def l2_normalize(x):
             except NotApplicable as reason:
                 reasons.append(str(reason))
                 continue
-            names |= passes.names
         if not edits:
             raise all_refuse(reasons, "no Triton kernel is launched here")
-        return without_unused(source.rewrite(edits), names)
+        return source.rewrite(edits)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,13 @@ COUNTING = frozenset(
     {
         *("cdiv", "next_power_of_2", "program_id", "num_programs", "arange", "bid", "num_blocks"),
         *("min", "max", "len", "int", "float", "range", "minimum", "maximum"),
-        *("stride", "size", "numel", "dim", "element_size"),
+        *("stride", "size", "numel", "dim", "element_size", "to", "astype", "reshape", "item"),
     }
 )
-"""The last names of functions that do nothing but give a value."""
+"""The last names of functions and methods that do nothing but give a value."""
+LANGUAGES = ("triton.language.", "cuda.tile.")
+ACTING = re.compile(r"store|scatter|atomic|print|assert|barrier|asm|launch|wait|copy|signal")
+"""What of a kernel language does more than that."""
 
 
 def without_dead_names(before: str, after: str) -> str:
@@ -35,7 +38,7 @@ def without_dead_names(before: str, after: str) -> str:
     for _ in range(PASSES):
         source, edits = Source(after), dict[cst.CSTNode, Edit]()
         for function in source.functions:
-            dead = list(_dead(function, read.get(function.name, Counter())))
+            dead = list(_dead(source, function, read.get(function.name, Counter())))
             for block in descendants(function.node.body, cst.IndentedBlock):
                 edits |= dropping(block, dead)
         if not edits:
@@ -50,14 +53,16 @@ def _may_leave_some(before: str, after: str) -> bool:
     return any(now[name] < was[name] for name in re.findall(r"(?m)^\s+(\w+) *=(?!=)", after))
 
 
-def _dead(function: Function, read_before: Counter[str]) -> Iterator[cst.SimpleStatementLine]:
+def _dead(
+    source: Source, function: Function, read_before: Counter[str]
+) -> Iterator[cst.SimpleStatementLine]:
     """Statements that give a name a value which nothing reads and something had read."""
     reads, targets = _reads(function.node), _targets(function.node)
     kept = {each.name.value for each in descendants(function.node, cst.Param)}
     kept |= {each.name.value for each in descendants(function.node, cst.NameItem)}  # global
     found: dict[str, list[cst.SimpleStatementLine]] = {}
     for line in descendants(function.node.body, cst.SimpleStatementLine):
-        name = _given(line)
+        name = _given(source, line)
         if name is not None and read_before[name] and not reads[name] and name not in kept:
             found.setdefault(name, []).append(line)
     for name, lines in found.items():
@@ -85,25 +90,25 @@ def _reads(node: cst.CSTNode) -> Counter[str]:
     return names - _targets(node) - parameters - keywords - attributes
 
 
-def _given(line: cst.CSTNode) -> str | None:
+def _given(source: Source, line: cst.CSTNode) -> str | None:
     """The name that a statement gives a value, where that is all it does."""
     match line:
         case cst.SimpleStatementLine(
             body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)], value=value)]
         ):
-            is_plain = all(
-                _last_name(call.func) in COUNTING for call in descendants(value, cst.Call)
-            )
+            is_plain = all(_only_gives(source, call.func) for call in descendants(value, cst.Call))
             acts = (cst.NamedExpr, cst.Await, cst.Yield)
             does_more = any(True for kind in acts for _ in descendants(value, kind))
             return target.value if is_plain and not does_more else None
     return None
 
 
-def _last_name(function: cst.BaseExpression) -> str:
+def _only_gives(source: Source, function: cst.BaseExpression) -> bool:
+    """Whether a function is known to do nothing but give a value."""
+    named = source.name(function) or ""
+    if named.startswith(LANGUAGES):
+        return not ACTING.search(named.rpartition(".")[2])
     match function:
-        case cst.Name():
-            return function.value
-        case cst.Attribute():
-            return function.attr.value
-    return ""
+        case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)):
+            return name in COUNTING
+    return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
@@ -11,10 +11,10 @@ from agent.analysis.common.provenance import TileConstant
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import definition, traced
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.dialect import ROUNDING, TRITON
+from agent.analysis.triton.dialect import ROUNDING
 from agent.analysis.triton.host import HostView, LaunchGrid
 from agent.analysis.triton.index_ranges import holds_at
-from agent.rewriting.triton.edits import Edit, removing, writing
+from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source, descendants, edited, is_commented
 
 META = "META"
@@ -150,36 +150,3 @@ def changeable(expression: cst.BaseExpression) -> bool:
     methods = {c.func for c in descendants(expression, cst.Call)}
     found = [*descendants(expression, cst.Attribute), *descendants(expression, cst.Subscript)]
     return any(node not in gone and node not in methods for node in found)
-
-
-def without_unused(text: str, names: Collection[str]) -> str:
-    """The text without the local integers of these names, and what is computed from them, that
-    nothing uses any more."""
-    while True:
-        source = Source(text)
-        gone = [
-            line
-            for function in source.functions
-            for line in descendants(function.node.body, cst.SimpleStatementLine)
-            if _is_unused(source, line, names)
-        ]
-        if not gone:
-            return text
-        computed = {n.value for line in gone for n in descendants(line, cst.Name)}
-        names = {*names, *computed}
-        text = source.rewrite(dict.fromkeys(gone, removing))
-
-
-def _is_unused(source: Source, line: cst.SimpleStatementLine, names: Collection[str]) -> bool:
-    match line.body:
-        case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)], value=value)]:
-            assignments = source.assignments(target)
-            mentioned = {target.value, *(n.value for n in descendants(value, cst.Name))}
-            called = {source.name(call.func) for call in descendants(value, cst.Call)}
-            return (
-                bool(mentioned & set(names))
-                and called <= set(TRITON.cdivs)
-                and len(assignments) == 1
-                and not source.uses(assignments[0])
-            )
-    return False

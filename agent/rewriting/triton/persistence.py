@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import libcst as cst
 
@@ -175,6 +176,7 @@ def kernel_edits(
     named = len(rounds.extents) == 1 and len(rounds.indices) == 1 and first.name is not None
     variable = first.name if named and first.name else unused(kernel, "program")
     edits = _counts(rounds) if named else _replacements(rounds, variable)
+    edits |= _casts(rounds, variable, tl)
     own, copies = own_parameters(source, kernel, variable)
     edits |= own
     stages, as_fits = stages_of(source, kernel, pipelined, tl) if pipelined else ("", [])
@@ -246,6 +248,29 @@ def _counts(rounds: Rounds) -> dict[cst.CSTNode, Edit]:
         extent = rounds.extents[place].name if place < len(rounds.extents) else "1"
         edits[call] = writing(parenthesized(source, call, extent))
     return edits
+
+
+def _casts(rounds: Rounds, variable: str, tl: str) -> dict[cst.CSTNode, Edit]:
+    """Write `tl.cast(program, tl.int64)` for `.to(tl.int64)` of a program's number.
+
+    Triton's interpreter counts rounds by Python's integers, which have no such method.
+    """
+    alone = {index.call for index in rounds.indices if len(rounds.extents) == 1}
+    edits: dict[cst.CSTNode, Edit] = {}
+    for call in descendants(rounds.kernel.function.node.body, cst.Call):
+        match call:
+            case cst.Call(
+                func=cst.Attribute(value=number, attr=cst.Name(value="to")),
+                args=[cst.Arg(keyword=None, star="")],
+            ) if number in alone or (isinstance(number, cst.Name) and number.value == variable):
+                edits[call] = partial(_cast, tl)
+    return edits
+
+
+def _cast(tl: str, call: cst.Call) -> cst.Call:
+    method = cst.ensure_type(call.func, cst.Attribute)
+    number = cst.Arg(method.value, comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+    return call.with_changes(func=cst.parse_expression(f"{tl}.cast"), args=[number, *call.args])
 
 
 def _numbered(rounds: Rounds) -> list[cst.BinaryOperation]:

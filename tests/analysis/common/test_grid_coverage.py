@@ -80,3 +80,29 @@ def test_the_grid_has_to_be_computed_from_such_a_size() -> None:
         else:
             with pytest.raises(NotApplicable, match="neither the grid nor a loop"):
                 tile_of(TRITON, source, kernel, "M")
+
+
+BRANCHES = """\
+if parts:
+    for start in range(0, n, N):
+        at = start + tl.arange(0, N)
+        tl.store(y_ptr + at, 1.0, mask=at < n)
+{other}
+    at = tl.arange(0, N)
+    tl.store(y_ptr + at, 1.0, mask=at < n)
+"""
+
+
+@pytest.mark.parametrize("other", ["else:", "elif pid:"])
+def test_a_branch_for_rows_that_fit_into_one_block(other: str) -> None:
+    """As of a norm that goes over a row in passes only where it is longer than a block."""
+    assert not covers(BRANCHES.format(other=other), "N")
+    looped = BRANCHES.replace("    at = tl.arange(0, N)\n", "    at = M + parts\n")
+    assert covers(looped.format(other=other), "N")
+
+
+def test_a_branch_that_leaves_with_one_block() -> None:
+    one = "if parts:\n    at = tl.arange(0, N)\n    tl.store(y_ptr + at, 1.0, mask=at < n)\n"
+    loop = "for start in range(0, n, N):" + BODY.format("start")
+    assert not covers(f"{one}    return\n{loop}", "N")
+    assert covers(f"{one}{loop}", "N")
