@@ -52,9 +52,22 @@ def _loads_of(source: Source, kernel: Kernel) -> list[tuple[str, cst.Call]]:
             by_address.setdefault((parameter, source.code(address)), []).append(call)
     names = names_by_program(kernel, source)
     found: list[tuple[str, cst.Call]] = []
-    for *earlier, last in by_address.values():
-        address = argument(last, 0, "pointer")
-        own = address is not None and by_program(source, address, names)
-        found += [("reread", call) for call in earlier]
-        found.append(("streamed" if own else "reread", last))
+    for calls in by_address.values():
+        for number, call in enumerate(calls):
+            address = argument(call, 0, "pointer")
+            own = address is not None and by_program(source, address, names)
+            again = any(not _are_alternatives(source, call, later) for later in calls[number + 1 :])
+            found.append(("streamed" if own and not again else "reread", call))
     return found
+
+
+def _are_alternatives(source: Source, one: cst.Call, other: cst.Call) -> bool:
+    """Whether two calls stand in different branches of one choice, so that one of them is run."""
+    around = {*source.ancestors(one)}
+    others = {*source.ancestors(other)}
+    return any(
+        isinstance(choice, cst.If)
+        and choice.orelse is not None
+        and (choice.body in around) != (choice.body in others)
+        for choice in around & others
+    )

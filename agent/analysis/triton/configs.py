@@ -90,11 +90,16 @@ class Config:
     num_stages: int | None = None
     """None where nothing is pipelined by it."""
 
-    def code(self, config: str) -> str:
-        """Its source; `config` is how the file spells `triton.Config`."""
+    def code(self, config: str, *, by_call: bool = False) -> str:
+        """Its source; `config` is how the file spells `triton.Config`.
+
+        With `by_call` its constants are `dict(BLOCK=64)`, as some write them.
+        """
         listed = ", ".join(f'"{name}": {value}' for name, value in self.constants)
+        called = ", ".join(f"{name}={value}" for name, value in self.constants)
+        table = f"dict({called})" if by_call else f"{{{listed}}}"
         stages = f", num_stages={self.num_stages}" if self.num_stages is not None else ""
-        return f"{config}({{{listed}}}, num_warps={self.num_warps}{stages})"
+        return f"{config}({table}, num_warps={self.num_warps}{stages})"
 
 
 def config_of(source: Source, call: cst.Call) -> Config:
@@ -106,17 +111,18 @@ def config_of(source: Source, call: cst.Call) -> Config:
     line = source.line(call)
     extra = {a.keyword.value for a in call.args if a.keyword} - {*PLAIN, "pre_hook"}
     given = argument(call, 0, "kwargs")
-    if extra or not isinstance(given, cst.Dict) or len(positional(call)) > 1:
+    constants = _constants(source, given) if given is not None else None
+    if extra or constants is None or len(positional(call)) > 1:
         what = ", ".join(sorted(extra)) or "more than constants and options"
         raise NotApplicable(f"the config at line {line} sets {what}")
-    constants: list[tuple[str, int]] = []
+    if None in constants:
+        raise NotApplicable(f"the config at line {line} computes its constants")
     try:
-        for element in given.elements:
-            if not isinstance(element, cst.DictElement) or not isinstance(
-                element.key, cst.SimpleString
-            ):
-                raise NotApplicable(f"the config at line {line} computes its constants")
-            constants.append((str(element.key.raw_value), source.trace(element.value).value))
+        traced = tuple(
+            (name, source.trace(value).value)
+            for name, value in constants.items()
+            if name is not None
+        )
         options = [
             source.trace(value).value if (value := keyword(call, name)) is not None else None
             for name in PLAIN[1:]
@@ -124,7 +130,25 @@ def config_of(source: Source, call: cst.Call) -> Config:
     except Untraceable as reason:
         raise NotApplicable(f"a value of the config at line {line} {reason}") from None
     warps, stages = options
-    return Config(tuple(constants), warps or DEFAULT_WARPS, stages)
+    return Config(traced, warps or DEFAULT_WARPS, stages)
+
+
+def _constants(
+    source: Source, given: cst.BaseExpression
+) -> dict[str | None, cst.BaseExpression] | None:
+    """What `{"BLOCK": 64}` or `dict(BLOCK=64)` sets, None for a name that it computes."""
+    match given:
+        case cst.Dict(elements=elements):
+            return {
+                str(element.key.raw_value)
+                if isinstance(element, cst.DictElement)
+                and isinstance(element.key, cst.SimpleString)
+                else None: element.value
+                for element in elements
+            }
+        case cst.Call(func=function, args=args) if source.name(function) == "builtins.dict":
+            return {arg.keyword.value if arg.keyword else None: arg.value for arg in args}
+    return None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.heuristics import heuristics_of
 from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.index_ranges import belongs_to, span_of, steps_of
 from agent.analysis.triton.program_ids import unused
@@ -123,6 +124,7 @@ def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
         if bounded is None:
             continue
         try:
+            _check_undecided(source, kernel, bounded)
             _check(source, kernel, bounded)
         except NotApplicable as reason:
             reasons.append(str(reason))
@@ -192,6 +194,21 @@ def _bounded(source: Source, kernel: Kernel, comparison: cst.Comparison) -> Boun
     if end is not None and not belongs_to(kernel, end):
         return None
     return Bounded(comparison, length, span.extent, steps.axis, end)
+
+
+def _check_undecided(source: Source, kernel: Kernel, bounded: Bounded) -> None:
+    """Raise `NotApplicable` for a comparison on a way that a remainder decides already."""
+    known = {
+        name for name, value in heuristics_of(source, kernel).items() if "%" in source.code(value)
+    }
+    for around in source.ancestors(bounded.node):
+        if isinstance(around, cst.If):
+            asked = {name.value for name in descendants(around.test, cst.Name)} & known
+            if asked:
+                raise NotApplicable(
+                    f"line {source.line(around)} of {kernel.name} asks {min(asked)}, a remainder, "
+                    "before it masks"
+                )
 
 
 def _check(source: Source, kernel: Kernel, bounded: Bounded) -> None:

@@ -41,7 +41,7 @@ from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.elements import with_elements
 from agent.rewriting.triton.edits import Edit
-from agent.syntax import Source, argument, keyword
+from agent.syntax import Source, argument, descendants, keyword
 
 
 class WidenConfigs(OfEachKernel):
@@ -131,7 +131,8 @@ def _widened(source: Source, kernel: Kernel, sm: int) -> dict[cst.CSTNode, Edit]
     if not more:
         raise NotApplicable(f"{kernel.name} lists every config worth trying")
     spelled = source.code(listed.calls[0].func)
-    texts = [config.code(spelled) for config in more]
+    by_call = isinstance(argument(listed.calls[0], 0, "kwargs"), cst.Call)
+    texts = [config.code(spelled, by_call=by_call) for config in more]
     if listed.hook is not None:
         hook = source.code(listed.hook)
         texts = [f"{text[:-1]}, pre_hook={hook})" for text in texts]
@@ -144,8 +145,13 @@ def _listed(source: Source, kernel: Kernel) -> Listed:
         raise NotApplicable(other_tuner(source, kernel) or f"{kernel.name} is not autotuned")
     call = cst.ensure_type(decorator.decorator, cst.Call)
     given = argument(call, 0, "configs")
-    node = value_of(source, given) if given is not None else None
+    node = _list_of(source, given) if given is not None else None
     line = source.line(decorator)
+    if isinstance(node, cst.ListComp):
+        raise NotApplicable(
+            f"a comprehension makes the configs at line {line}, which is added to by hand; "
+            "config-options adds warps and stages"
+        )
     if not isinstance(node, cst.List) or not node.elements:
         raise NotApplicable(f"the configs at line {line} are no list in this file")
     taken_by_number(source, node, kernel.name, lambda tuner: tuner is call)
@@ -163,6 +169,22 @@ def _listed(source: Source, kernel: Kernel) -> Listed:
     if len(hooks) > 1:
         raise NotApplicable(f"the configs at line {line} have different hooks")
     return Listed(node, tuple(calls), tuple(found), keyword(calls[0], "pre_hook"))
+
+
+def _list_of(source: Source, given: cst.BaseExpression) -> cst.BaseExpression:
+    """The list behind what a tuner is given, where this tuner alone asks a function for it."""
+    behind = value_of(source, given)
+    function = source.function_of(behind.func) if isinstance(behind, cst.Call) else None
+    if function is None or not isinstance(behind, cst.Call) or behind.args:
+        return behind
+    named = [n for n in descendants(source.module, cst.Name) if n.value == function.name]
+    is_asked_once = len(named) == len(["def configs()", "configs()"])
+    match function.node.body.body:
+        case [cst.SimpleStatementLine(body=[cst.Return(value=cst.List() as made)])] if (
+            is_asked_once
+        ):
+            return made
+    return behind
 
 
 def _axes(
