@@ -5,6 +5,7 @@ Triton 3.9 has no block pointers left, so that the numbers are compared with wha
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +193,44 @@ def test_one_row_again_and_again_is_no_tile() -> None:
     assert "a stride of 0, one row again" in refusal(
         "block-descriptors", ROWS.replace("(stride, 1)", "(0, 1)")
     )
+
+
+def test_an_array_that_need_not_be_there(tmp_path: Path) -> None:
+    """A launch that gives none for it has descriptors of the others."""
+    old = (
+        ROWS.replace("x_ptr, y_ptr, M", "x_ptr, y_ptr, more_ptr, HAS_MORE: tl.constexpr, M")
+        .replace("(x, y, M", "(x, y, more, more is not None, M")
+        .replace("def twice(x):", "def twice(x, more=None):")
+        .replace(
+            "        tl.store(dst, 2 * tl.load(src, boundary_check=(0, 1)), "
+            "boundary_check=(0, 1))\n",
+            """\
+        value = 2 * tl.load(src, boundary_check=(0, 1))
+        if HAS_MORE:
+            plus = tl.make_block_ptr(more_ptr, (M, N), (stride, 1), (row, col), (B, B), (1, 0))
+            value += tl.load(plus, boundary_check=(0, 1))
+        tl.store(dst, value, boundary_check=(0, 1))
+""",
+        )
+    )
+    new = apply("block-descriptors", old)
+    assert '            args["more_ptr"] is None\n            or (\n' in new
+    right = "def twice(x, more=None):\n    return 2 * x + (0 if more is None else more)\n"
+    agree("twice", [[[20, 36]], [[20, 36], [20, 36]]], right, new, tmp_path)
+
+
+def test_kernels_that_are_methods_have_functions_of_their_own(tmp_path: Path) -> None:
+    head, _, rest = ROWS.partition("@triton.jit\n")
+    kernel, _, host = rest.partition("\n\n\ndef twice")
+    method = textwrap.indent(f"@staticmethod\n@triton.jit\n{kernel}", "    ")
+    old = f"{head}class Twice:\n{method}\n\n\nclass Again:\n{method}\n\n\ndef twice{host}"
+    old = old.replace("    twice_kernel[", "    Twice.twice_kernel[").replace(
+        "    return y\n",
+        "    z = torch.empty_like(x)\n"
+        "    Again.twice_kernel[(triton.cdiv(N, 16),)](y, z, M, N, y.stride(0), B=16)\n"
+        "    return z\n",
+    )
+    new = apply("block-descriptors", old)
+    assert "def Twice_twice_kernel_descriptors_fit(args):" in new
+    assert "def Again_twice_kernel_descriptors_fit(args):" in new
+    agree("twice", [[[20, 36]], [[5, 7]]], "def twice(x):\n    return 4 * x\n", new, tmp_path)

@@ -1200,7 +1200,7 @@ def test_configs_that_a_function_makes_stay_the_authors() -> None:
     text = playbook.get("widen-configs").before
     start, end = text.index("["), text.index("],\n    key")
     made = text[:start] + "[c for c in configs()]" + text[end + 1 :]
-    assert "are no list in this file" in refusal("widen-configs", made)
+    assert "a comprehension makes the configs" in refusal("widen-configs", made)
     hooked = text.replace("num_warps=4)", "num_warps=4, pre_hook=reset)")
     assert "different hooks" in refusal("widen-configs", hooked)
 

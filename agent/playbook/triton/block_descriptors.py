@@ -176,9 +176,8 @@ def row_sum(x):
         allocate = free_name(source, "allocate")
         alone = len(TRITON.launched(source)) == 1
         for kernel in TRITON.chosen(source):
-            name = free_name(
-                source, f"{'' if alone else kernel.function.node.name.value + '_'}descriptors_fit"
-            )
+            prefix = "" if alone else f"{kernel.name.replace('.', '_')}_"
+            name = free_name(source, f"{prefix}descriptors_fit")
             try:
                 more, function = _described(source, kernel, name)
                 edits |= more | allocator(source, kernel, allocate)
@@ -248,12 +247,15 @@ def _stem(pointer: BlockPointer) -> str:
 
 
 def _loop_above(source: Source, pointer: BlockPointer) -> cst.For | cst.While | None:
-    """The outermost loop around a block pointer that changes nothing its descriptor says."""
+    """The outermost loop around a block pointer that changes nothing its descriptor says.
+
+    What is made on a condition stays below it: there may be no array otherwise.
+    """
     said = {pointer.base, *pointer.shape, *pointer.strides, *pointer.block}
     said = said.union(*map(names_in, pointer.offsets))
     found = None
     for around in source.ancestors(pointer.made):
-        if isinstance(around, cst.FunctionDef):
+        if isinstance(around, cst.FunctionDef | cst.If):
             break
         if isinstance(around, cst.For | cst.While):
             if said & {name for target, _ in assigned(around) for name in names_in(target)}:

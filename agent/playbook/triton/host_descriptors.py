@@ -46,7 +46,13 @@ from agent.rewriting.triton.described import (
     usable,
     wanted_name,
 )
-from agent.rewriting.triton.descriptors import before_kernels, check_given, conditions, fitting
+from agent.rewriting.triton.descriptors import (
+    before_kernels,
+    check_given,
+    check_present,
+    conditions,
+    fitting,
+)
 from agent.rewriting.triton.edits import Edit, free_name, with_heuristics, with_parameters
 from agent.rewriting.triton.host_arrays import HostArray, array_of, importing, strides_in
 from agent.syntax import Source
@@ -238,6 +244,7 @@ def _tiles(source: Source, kernel: Kernel, kinds: Sequence[str]) -> DescribedTil
     for call in TRITON.find(source, kernel.function.node.body, kinds):
         try:
             access = usable(source, kernel, call)
+            check_present(source, kernel, layout(access).base)
             array, leading = array_of(source, kernel, access)
         except NotApplicable as reason:
             reasons.append(str(reason))

@@ -52,6 +52,7 @@ from agent.rewriting.triton.descriptors import (
     allocator,
     before_kernels,
     check_given,
+    check_present,
     conditions,
     descriptor_place,
     fitting,
@@ -271,6 +272,7 @@ def _making(
     for call in TRITON.find(source, kernel.function.node.body, kinds):
         try:
             access = usable(source, kernel, call)
+            check_present(source, kernel, layout(access).base)
             place = _place(source, access)
         except NotApplicable as reason:
             reasons.append(str(reason))

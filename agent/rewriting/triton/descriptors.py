@@ -9,9 +9,11 @@ from typing import TypeVar
 
 import libcst as cst
 
+from agent.analysis.common.absent import may_be_none
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.arguments import does_without
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, torch_module, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
@@ -82,13 +84,36 @@ def conditions(source: Source, kernel: Kernel, layouts: Sequence[Layout]) -> Seq
         array = said(layout.base)
         if layout.inner_stride:
             found[f"{' * '.join(map(said, layout.inner_stride))} == 1"] = None
-        found[f"{array}.data_ptr() % {ALIGNMENT_BYTES} == 0"] = None
+        held = [f"{array}.data_ptr() % {ALIGNMENT_BYTES} == 0"]
         offsets = _offset_factors(source, kernel, layout)
         for factors in (*layout.strides, *offsets):
             product = " * ".join(map(said, factors))
-            found[f"{array}.element_size() * {product} % {ALIGNMENT_BYTES} == 0"] = None
-        found[f"{array}.element_size() * {said(layout.inner_extent)} >= {ALIGNMENT_BYTES}"] = None
+            held.append(f"{array}.element_size() * {product} % {ALIGNMENT_BYTES} == 0")
+        extent = said(layout.inner_extent)
+        held.append(f"{array}.element_size() * {extent} >= {ALIGNMENT_BYTES}")
+        if does_without(source, kernel, layout.base) or may_be_absent(source, kernel, layout.base):
+            held = [_where_present(array, held)]
+        found |= dict.fromkeys(held)
     return list(found)
+
+
+def _where_present(array: str, held: Sequence[str]) -> str:
+    """Conditions of an array that may be left out, laid out as one of `fitting`."""
+    within, inner, outer = (f"\n{' ' * STEP * n}" for n in (4, 3, 2))
+    each = f"{within}and ".join(held)
+    return f"({inner}{array} is None{inner}or ({within}{each}{inner}){outer})"
+
+
+def may_be_absent(source: Source, kernel: Kernel, pointer: str) -> bool:
+    """Whether a launch shows that it may give `None` for a pointer."""
+    given = (launch.arguments.get(pointer) for launch in kernel.launches)
+    return any(value is not None and may_be_none(source, value) for value in given)
+
+
+def check_present(source: Source, kernel: Kernel, pointer: str) -> None:
+    """Raise `NotApplicable` where an array may be left out, so that nothing can describe it."""
+    if may_be_absent(source, kernel, pointer):
+        raise NotApplicable(f"{pointer} may be None, of which no descriptor can be made")
 
 
 def _offset_factors(source: Source, kernel: Kernel, layout: Layout) -> Iterator[tuple[str, ...]]:
