@@ -317,6 +317,18 @@ def test_loads_the_author_decided_about_stay() -> None:
     )
 
 
+def test_loads_of_one_address_in_branches_of_a_choice_are_each_read_once() -> None:
+    branches = """if n % 2:
+            y = tl.load(y_ptr + tl.program_id(0) + i)
+        else:
+            y = tl.load(y_ptr + tl.program_id(0) + i)"""
+    text = LOOP.format(loop="range(n)", body=branches)
+    changed = apply("eviction-policy", text, {"streamed": "evict_first"})
+    assert (
+        changed.count('tl.load(y_ptr + tl.program_id(0) + i, eviction_policy="evict_first")') == 2
+    )
+
+
 @pytest.mark.parametrize(
     ("expression", "changed"),
     [

@@ -66,3 +66,21 @@ def test_tiles_that_are_not_followed_are_not_loaded_ahead() -> None:
     assert all("num_stages" not in params for params in entry.variants(subject(text)))
     changed = entry.apply(subject(text), {"programs_per_sm": 8, "num_stages": 2})
     assert "num_stages" not in changed
+
+
+def test_a_load_on_either_side_of_a_choice_is_one() -> None:
+    """One of the two is under way, whatever is chosen, so that there is an array."""
+    text = SQUARE.format(at=ROW_BY_COL, mask=", mask=mask").replace(
+        "    x = tl.load(x_ptr + at, mask=mask)\n",
+        """\
+    if n % B == 0:
+        x = tl.load(x_ptr + at)
+    else:
+        x = tl.load(x_ptr + at, mask=mask)
+    x += tl.load(x_ptr + at, mask=mask & (at > 0))
+""",
+    )
+    entry = playbook.get("persistent-programs")
+    changed = entry.apply(subject(text), {"programs_per_sm": 8, "num_stages": 2})
+    assert "x_ptr_bytes: tl.constexpr = B * B * x_ptr" in changed
+    assert "num_stages: tl.constexpr = 2 if 2 * x_ptr_bytes <= 224256 else 1" in changed

@@ -57,6 +57,11 @@ FORMS = {
         COLS,
         "    if row % 3 == 1:\n        return\n    tl.debug_barrier()\n" + COLS,
     ),
+    "a grid by a name of its function": (
+        "    center_kernel[(n_rows,)](",
+        "    def grid(meta):\n        programs = (n_rows,)\n        return programs\n\n"
+        "    center_kernel[grid](",
+    ),
     "a default": ("BLOCK: tl.constexpr):", "BLOCK: tl.constexpr = 64):"),
     "hidden arguments": ("BLOCK=block)", "**{'BLOCK': block})"),
 }  # fmt: skip

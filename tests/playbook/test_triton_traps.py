@@ -1189,6 +1189,24 @@ def test_an_epilogue_in_halves_leaves_nothing_unused() -> None:
     assert "tl.device_assert(kept)" in after
 
 
+def test_what_a_remainder_decides_already_is_not_asked_again() -> None:
+    """As by a heuristic of the author's, under a name of its own."""
+    text = (
+        playbook.get("even-blocks")
+        .before.replace(
+            "@triton.jit\n",
+            '@triton.heuristics({"NO_MASK": lambda args: args["n"] % args["BLOCK"] == 0})\n'
+            "@triton.jit\n",
+        )
+        .replace("BLOCK: tl.constexpr)", "BLOCK: tl.constexpr, NO_MASK: tl.constexpr)")
+        .replace(
+            "    mask = offsets < n\n",
+            "    if NO_MASK:\n        mask = offsets >= 0\n    else:\n        mask = offsets < n\n",
+        )
+    )
+    assert "asks NO_MASK, a remainder" in refusal("even-blocks", text)
+
+
 def test_an_epilogue_of_64_bits_stays_whole() -> None:
     text = playbook.get("epilogue-halves").before.replace(
         "tl.program_id(0) *", "tl.program_id(0).to(tl.int64) *"

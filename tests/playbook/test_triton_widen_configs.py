@@ -120,3 +120,26 @@ def test_configs_that_the_file_uses_otherwise_stay() -> None:
     for use in ("LAST = CONFIGS[-1]", "assert len(CONFIGS) == 3", "SOME = list(CONFIGS)\nf(SOME)"):
         with pytest.raises(NotApplicable, match="uses the configs of product otherwise"):
             widened_text(f"{named}\n\n{use}\n")
+
+
+def test_configs_that_a_function_of_this_tuner_lists_are_added_to() -> None:
+    given = (config(64, 128, 32, 8), config(128, 64, 64, 8), config(64, 64, 32, 4))
+    head, _, rest = tuned(*given).partition("@triton.autotune(\n    configs=")
+    listed, _, rest = rest.partition(",\n    key=")
+    made = f"def configs():\n    return {listed}\n\n\n"
+    asked = f"{head}{made}@triton.autotune(\n    configs(),\n    key={rest}"
+    found = widened_text(asked)
+    assert found.count("triton.Config(") > 10
+    assert found.index("GROUP") > found.index("return [")
+    with pytest.raises(NotApplicable, match="no list in this file"):
+        widened_text(f"{asked}\n\nSOME = configs()[:2]\n")
+
+
+def test_constants_by_a_call_of_dict_are_written_so() -> None:
+    given = (config(64, 128, 32, 8), config(128, 64, 64, 8), config(64, 64, 32, 4))
+    text = re.sub(r'"(\w+)": (\d+)', r"\1=\2", tuned(*given))
+    text = re.sub(r"Config\(\{(.*?)\}", r"Config(dict(\1)", text)
+    assert "triton.Config(dict(GROUP=8, BM=64, BN=128, BK=32), num_warps=4)" in text
+    found = widened_text(text)
+    assert "triton.Config(dict(GROUP=8, BM=128, BN=256, BK=64)" in found
+    assert "Config({" not in found

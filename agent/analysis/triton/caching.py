@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import libcst as cst
 
+from agent.analysis.common.alternatives import are_alternatives
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
@@ -56,18 +57,6 @@ def _loads_of(source: Source, kernel: Kernel) -> list[tuple[str, cst.Call]]:
         for number, call in enumerate(calls):
             address = argument(call, 0, "pointer")
             own = address is not None and by_program(source, address, names)
-            again = any(not _are_alternatives(source, call, later) for later in calls[number + 1 :])
+            again = any(not are_alternatives(source, call, later) for later in calls[number + 1 :])
             found.append(("streamed" if own and not again else "reread", call))
     return found
-
-
-def _are_alternatives(source: Source, one: cst.Call, other: cst.Call) -> bool:
-    """Whether two calls stand in different branches of one choice, so that one of them is run."""
-    around = {*source.ancestors(one)}
-    others = {*source.ancestors(other)}
-    return any(
-        isinstance(choice, cst.If)
-        and choice.orelse is not None
-        and (choice.body in around) != (choice.body in others)
-        for choice in around & others
-    )

@@ -130,7 +130,7 @@ class HostView:
             meta = _sole_parameter(function.node.params)
             returned = list(descendants(function.node.body, cst.Return))
             if len(returned) == 1 and returned[0].value is not None:
-                grid = returned[0].value
+                grid = source.resolve(returned[0].value)
         if not isinstance(grid, cst.Tuple | cst.List) or any(
             isinstance(e, cst.StarredElement) for e in grid.elements
         ):

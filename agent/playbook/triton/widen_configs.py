@@ -154,7 +154,8 @@ def _listed(source: Source, kernel: Kernel) -> Listed:
         )
     if not isinstance(node, cst.List) or not node.elements:
         raise NotApplicable(f"the configs at line {line} are no list in this file")
-    taken_by_number(source, node, kernel.name, lambda tuner: tuner is call)
+    if given is not None and node is value_of(source, given):  # and of no function of its own
+        taken_by_number(source, node, kernel.name, lambda tuner: tuner is call)
     found: list[Config] = []
     calls: list[cst.Call] = []
     hooks: set[str] = set()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.common.alternatives import are_alternatives
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.broadcasts import TL, shape_of
@@ -43,18 +45,25 @@ def stages_of(
     if not bases or None in bases or None in elements:
         return str(stages), []
     name = unused(kernel, "num_stages")
-    pairs = [(b, e) for b, e in zip(bases, elements, strict=True) if b is not None and e]
-    if not pairs:
+    alike: dict[tuple[str, str], list[cst.Call]] = {}
+    for base, count, load in zip(bases, elements, loads, strict=True):
+        if base is not None and count:
+            others = alike.setdefault((base, count), [])
+            if not any(are_alternatives(source, load, other) for other in others):
+                others.append(load)
+    if not alike:
         return str(stages), []
-    names: dict[tuple[str, str | None], str] = {}
-    for base, count in pairs:
-        if (base, count) not in names:
-            names[base, count] = unused(kernel, f"{base}_bytes", names.values())
-    loaded = " + ".join(names[pair] for pair in pairs)
-    loaded = f"({loaded})" if len(pairs) > 1 and stages > 2 else loaded
+    names: dict[tuple[str, str], str] = {}
+    for base, count in alike:
+        names[base, count] = unused(kernel, f"{base}_bytes", names.values())
+    loaded = " + ".join(
+        names[key] if len(several) == 1 else f"{len(several)} * {names[key]}"
+        for key, several in alike.items()
+    )
+    loaded = f"({loaded})" if len(alike) > 1 and stages > 2 else loaded
     ahead = f"{stages - 1} * {loaded}" if stages > 2 else loaded
     room = pipelined.shared_bytes - SCRATCH_BYTES
-    always = {base for base, load in zip(bases, loads, strict=True) if not _is_branch(source, load)}
+    always = {base for base, _ in alike if _is_loaded_always(source, loads, bases, base)}
     return name, [
         *(
             f"{own}: {tl}.constexpr = {'' if base in always else f'0 if {base} is None else '}"
@@ -105,6 +114,19 @@ def _has_many_dimensions(source: Source, kernel: Kernel) -> bool:
     return spread or any(True for _ in TRITON.find(source, body, tuple(shaped)))
 
 
-def _is_branch(source: Source, load: cst.Call) -> bool:
-    """Whether a load is made on a condition: its pointer may be None where that does not hold."""
-    return any(isinstance(around, cst.If | cst.IfExp) for around in source.ancestors(load))
+def _is_loaded_always(
+    source: Source, loads: Sequence[cst.Call], bases: Sequence[str | None], base: str
+) -> bool:
+    """Whether some load through a pointer is made in any case, so that it is none of `None`.
+
+    By itself, or on both sides of a choice that is made in any case.
+    """
+    found = [load for load, other in zip(loads, bases, strict=True) if other == base]
+    chains = [
+        [a for a in source.ancestors(load) if isinstance(a, cst.If | cst.IfExp)] for load in found
+    ]
+    return any(not chain for chain in chains) or any(
+        one[-1] is other[-1] and len(one) == len(other) == 1 and are_alternatives(source, x, y)
+        for x, one in zip(found, chains, strict=True)
+        for y, other in zip(found, chains, strict=True)
+    )

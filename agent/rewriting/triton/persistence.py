@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import dropwhile
 
 import libcst as cst
 
@@ -49,6 +49,7 @@ from agent.rewriting.triton.edits import (
 )
 from agent.rewriting.triton.grid import check_own_grid, check_unchanged
 from agent.rewriting.triton.loads_ahead import Pipelined, stages_of
+from agent.rewriting.triton.numbers import casts_of_number
 from agent.rewriting.triton.own_parameters import own_parameters
 from agent.syntax import Source, argument, descendants
 
@@ -176,7 +177,8 @@ def kernel_edits(
     named = len(rounds.extents) == 1 and len(rounds.indices) == 1 and first.name is not None
     variable = first.name if named and first.name else unused(kernel, "program")
     edits = _counts(rounds) if named else _replacements(rounds, variable)
-    edits |= _casts(rounds, variable, tl)
+    alone = [index.call for index in rounds.indices if len(rounds.extents) == 1]
+    edits |= casts_of_number(function.body, alone, variable, tl)
     own, copies = own_parameters(source, kernel, variable)
     edits |= own
     stages, as_fits = stages_of(source, kernel, pipelined, tl) if pipelined else ("", [])
@@ -210,7 +212,7 @@ def kernel_edits(
         rest = without_returns(left)
         loop = cst.ensure_type(head, cst.For).with_changes(
             leading_lines=leading,
-            body=cst.IndentedBlock([*first_lines, *rest], footer=updated.footer),
+            body=cst.IndentedBlock(_tight([*first_lines, *rest]), footer=updated.footer),
         )
         return updated.with_changes(body=[*docstring, *counted, loop], footer=())
 
@@ -219,6 +221,13 @@ def kernel_edits(
         return edits
     # A launch that does not give it, as another file may hold one, fails: it loops to None.
     return edits | with_parameters(source, kernel, added, default="None", always=by_default)
+
+
+def _tight(lines: Sequence[cst.BaseStatement]) -> Sequence[cst.BaseStatement]:
+    """Statements of a block, of which the first has no blank line above it."""
+    first, *rest = lines
+    above = [*dropwhile(lambda line: line.comment is None, getattr(first, "leading_lines", ()))]
+    return [first.with_changes(leading_lines=above), *rest]
 
 
 def _replacements(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:
@@ -248,29 +257,6 @@ def _counts(rounds: Rounds) -> dict[cst.CSTNode, Edit]:
         extent = rounds.extents[place].name if place < len(rounds.extents) else "1"
         edits[call] = writing(parenthesized(source, call, extent))
     return edits
-
-
-def _casts(rounds: Rounds, variable: str, tl: str) -> dict[cst.CSTNode, Edit]:
-    """Write `tl.cast(program, tl.int64)` for `.to(tl.int64)` of a program's number.
-
-    Triton's interpreter counts rounds by Python's integers, which have no such method.
-    """
-    alone = {index.call for index in rounds.indices if len(rounds.extents) == 1}
-    edits: dict[cst.CSTNode, Edit] = {}
-    for call in descendants(rounds.kernel.function.node.body, cst.Call):
-        match call:
-            case cst.Call(
-                func=cst.Attribute(value=number, attr=cst.Name(value="to")),
-                args=[cst.Arg(keyword=None, star="")],
-            ) if number in alone or (isinstance(number, cst.Name) and number.value == variable):
-                edits[call] = partial(_cast, tl)
-    return edits
-
-
-def _cast(tl: str, call: cst.Call) -> cst.Call:
-    method = cst.ensure_type(call.func, cst.Attribute)
-    number = cst.Arg(method.value, comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-    return call.with_changes(func=cst.parse_expression(f"{tl}.cast"), args=[number, *call.args])
 
 
 def _numbered(rounds: Rounds) -> list[cst.BinaryOperation]:
