@@ -352,6 +352,7 @@ def test_only_what_differs_is_put_into_buckets(tmp_path: Path) -> None:
     assert disagreement("run", [[[3, 700]]], source, [after], False, tmp_path) == ""
     assert refusal("bucketed-key", source, seen[0]) == "no size in the key of k was seen to differ"
     assert "no size in the key of k" in refusal("bucketed-key", after, *seen)
+    assert "nobody saw which sizes k" in refusal("bucketed-key", source)
 
 
 @pytest.mark.parametrize("more", [', prune_configs_by={"early_config_prune": f}', ", **options"])

@@ -254,6 +254,25 @@ class Dialect(ABC):
             if isinstance(operation.operator, cst.MatrixMultiply):
                 yield operation
 
+    def sums_products(self, source: Source, kernel: Kernel) -> bool:
+        """Whether the kernel multiplies tiles in a loop, by itself or by helpers."""
+        functions = self.reached(source, kernel)
+        multiplying = {
+            function.name
+            for function in functions
+            for each in (function, *callees(source, function))
+            for _ in self.products(source, each)
+        }
+        for function in functions:
+            found: list[cst.CSTNode] = [*self.products(source, function)]
+            for call in descendants(function.node.body, cst.Call):
+                helper = source.function_of(call.func)
+                if helper is not None and helper.name in multiplying:
+                    found.append(call)
+            if any(isinstance(a, cst.For) for node in found for a in source.ancestors(node)):
+                return True
+        return False
+
     def functions(self, source: Source) -> tuple[KernelFunction, ...]:
         """The kernels as the loop knows them."""
         return tuple(

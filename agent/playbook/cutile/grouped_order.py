@@ -93,8 +93,7 @@ def matmul(a, b):
 
 def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, Edit]:
     body = kernel.function.node.body
-    dots = CUTILE.find(source, body, CUTILE.dots)
-    if not any(isinstance(a, cst.For) for dot in dots for a in source.ancestors(dot)):
+    if not CUTILE.sums_products(source, kernel):
         raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
     if not isinstance(body, cst.IndentedBlock):
         raise NotApplicable(f"{kernel.name} is written on one line")

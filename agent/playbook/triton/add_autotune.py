@@ -159,7 +159,8 @@ def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[TileConstant, 
     """Kernel -> its constants that tuning may choose."""
     kernels = [k for k in TRITON.kernels(source) if k.launches]
     if kernels and all(TRITON.autotuned(source, k.function) for k in kernels):
-        raise NotApplicable(f"{', '.join(k.name for k in kernels)} is autotuned already")
+        are = "is" if len(kernels) == 1 else "are"
+        raise NotApplicable(f"{', '.join(k.name for k in kernels)} {are} autotuned already")
     check_untuned(source, kernels, "the block sizes")
     found: dict[str, tuple[TileConstant, ...]] = {}
     for kernel in TRITON.chosen(source):

@@ -101,6 +101,8 @@ def relu(x):
         check_any_will_do(source, tuner)
         key = key_of(source, tuner)[1]
         varying = _varying(subject.launches, kernel, key)
+        if not any(launch.kernel == kernel.name for launch in subject.launches):
+            raise NotApplicable(f"nobody saw which sizes {kernel.name} is launched with")
         if not varying:
             raise NotApplicable(f"no size in the key of {kernel.name} was seen to differ")
         return bucketed(source, kernel, [LaunchSize(n, n) for n in varying], instead=True)

@@ -111,8 +111,7 @@ def matmul(a, b):
 
 def _halved(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     body = kernel.function.node.body
-    dots = TRITON.find(source, body, TRITON.dots)
-    if not any(isinstance(a, cst.For) for dot in dots for a in source.ancestors(dot)):
+    if not TRITON.sums_products(source, kernel):
         raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
     if any(True for _ in TRITON.find(source, body, (SPLIT,))):
         raise NotApplicable(f"{kernel.name} splits a tile already")

@@ -113,8 +113,7 @@ def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, 
     body = kernel.function.node.body
     if any(True for _ in TRITON.find(source, body, (SWIZZLE,))):
         raise NotApplicable(f"{kernel.name} swizzles its programs already")
-    dots = TRITON.find(source, body, TRITON.dots)
-    if not any(isinstance(a, cst.For) for dot in dots for a in source.ancestors(dot)):
+    if not TRITON.sums_products(source, kernel):
         raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
     indices = [_through_cast(source, kernel, i) for i in program_indices(source, kernel)]
     edges = _edges(source, kernel)
