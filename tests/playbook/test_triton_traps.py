@@ -500,7 +500,7 @@ def test_a_comparison_whose_method_is_called_is_relaxed_as_a_whole(tmp_path: Pat
     line = "    y = y * (cols < n_cols).to(tl.float32)\n"
     old = old[:start] + line + old[start:]
     new = apply("even-blocks", old)
-    assert "((cols < n_cols) | EVEN_COLS).to(tl.float32)" in new
+    assert "((cols < n_cols) | FULL_COLS).to(tl.float32)" in new
     agree("log_softmax", [[[3, 64]], [[3, 65]]], old, new, tmp_path)
 
 

@@ -11,15 +11,15 @@ from agent.syntax import Source
 
 
 def conditions(
-    source: Source, mask: cst.BaseExpression | None, *, even: str = ""
+    source: Source, mask: cst.BaseExpression | None, *, even: tuple[str, ...] = ()
 ) -> Iterator[cst.BaseExpression]:
     """The conditions that a mask joins with `&`, each traced to the expression behind its name.
 
     Args:
         source: the file of the mask.
         mask: the argument of the access; None where it has none.
-        even: the prefix of constants that say that a dimension needs no mask, as in
-            `(k < K) | EVEN_K`; empty where none does.
+        even: the prefixes of constants that say that a dimension needs no mask, as in
+            `(k < K) | EVEN_K`; none where none does.
     """
     behind = value_of(source, mask) if mask is not None else None
     match behind:

@@ -34,6 +34,9 @@ from agent.analysis.triton.reduced_axes import expanded_axis
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
+EVEN, FULL = "EVEN_", "FULL_"
+"""What the constants are called that say that blocks end where an array does, or hold all of it."""
+UNMASKED = (EVEN, FULL)
 NO_TILE = "is no tile of two dimensions"
 """It says less than any other reason: numbers and rows are loaded beside tiles."""
 
@@ -314,13 +317,13 @@ class _TileReader:
         self, mask: cst.BaseExpression | None
     ) -> Iterator[tuple[cst.BaseExpression, int | None]]:
         """The conditions of a mask, and the dimension that one for a row is expanded along."""
-        for condition in conditions(self.source, mask, even="EVEN_"):
+        for condition in conditions(self.source, mask, even=UNMASKED):
             axis = expanded_axis(condition) if isinstance(condition, cst.Subscript) else None
             if axis is None:
                 yield condition, None
             else:
                 assert isinstance(condition, cst.Subscript)
-                for inner in conditions(self.source, condition.value, even="EVEN_"):
+                for inner in conditions(self.source, condition.value, even=UNMASKED):
                     yield inner, axis
 
     def _bound(self, span: Span, right: cst.BaseExpression) -> _Bound:

@@ -4,7 +4,8 @@ When: a Triton kernel that compares element numbers, `pid * BLOCK + tl.arange(0,
     a loop in blocks, with a length that it is given.
 Do: `@triton.heuristics` computes a constant, `EVEN_N`, that is true where the block divides the
     length, and `offsets < n` becomes `(offsets < n) | EVEN_N`: always true then, so that the
-    compiler drops the mask. The grid is checked to hold one program for each block.
+    compiler drops the mask; `FULL_N` where one block holds all. The grid is checked to hold one
+    program for each block.
 Risk: none to results. Each combination of the constants is compiled; the heuristic costs a few
     microseconds of each launch.
 Source: TileGym names 5 to 15 % for dropping bounds checks. Compiled with Triton 3.6, a matrix
@@ -27,14 +28,13 @@ from agent.analysis.triton.heuristics import heuristics_of
 from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.index_ranges import belongs_to, span_of, steps_of
 from agent.analysis.triton.program_ids import unused
+from agent.analysis.triton.tiles import EVEN, FULL, UNMASKED
 from agent.analysis.triton.tuners import config_lists
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.conjunctions import conjunction_around, one_a_line
 from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.syntax import Source, argument, descendants, is_commented
-
-FLAG = "EVEN_"
 
 
 class EvenBlocks(OfEachKernel):
@@ -116,7 +116,7 @@ class Bounded:
 
 
 def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
-    if any(FLAG in p.name.value for p in kernel.function.parameters):
+    if any(flag in p.name.value for p in kernel.function.parameters for flag in UNMASKED):
         raise NotApplicable(f"{kernel.name} knows even blocks already")
     found, reasons = [], []
     for comparison in descendants(kernel.function.node.body, cst.Comparison):
@@ -140,7 +140,8 @@ def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     for bounded in found:
         stem = bounded.length.upper().removeprefix("N_").removeprefix("NUM_")
         if bounded.condition not in names:
-            names[bounded.condition] = unused(kernel, f"{FLAG}{stem}", names.values())
+            flag = FULL if bounded.end == bounded.block else EVEN
+            names[bounded.condition] = unused(kernel, f"{flag}{stem}", names.values())
     constexpr = f"{language(source, kernel)}.constexpr"
     edits = with_parameters(
         source, kernel, [f"{name}: {constexpr}" for name in names.values()], "False"
