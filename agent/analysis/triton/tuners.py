@@ -39,7 +39,8 @@ def why_tuned(source: Source, kernel: Kernel, what: str) -> str:
     """That a kernel has a tuner, which may choose this, in words; empty where nothing tunes it."""
     if TRITON.autotuned(source, kernel.function):
         return f"{kernel.name} is autotuned: {what} stay as its tuner and its launches have them"
-    return other_tuner(source, kernel)
+    tunes = other_tuner(source, kernel)
+    return f"{tunes}: {what} stay as it chooses them" if tunes else ""
 
 
 def other_tuner(source: Source, kernel: Kernel) -> str:
