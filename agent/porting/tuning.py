@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.triton.configs import constants_of
 from agent.porting.configs import ConfigReader, UnreadConfig
 from agent.porting.context import Context
 from agent.syntax import Function, Source, argument
@@ -94,9 +95,14 @@ def _first_config(context: Context, call: cst.Call) -> dict[str, cst.BaseExpress
             )
         given = argument(config, 0, "kwargs")
         table = reader.behind(first.of(given)) if given is not None else first
-        if not isinstance(table.node, cst.Dict) or not all(map(_is_named, table.node.elements)):
+        constants = constants_of(source, table.node)
+        if constants is None or None in constants:
             raise UnreadConfig("its first config has no table with strings for its keys")
-        values = {_name(e): reader.written(table.of(e.value)) for e in table.node.elements}
+        values = {
+            name: reader.written(table.of(value))
+            for name, value in constants.items()
+            if name is not None
+        }
     except UnreadConfig as unread:
         raise context.refuse(
             call, "`@triton.autotune` whose configs are computed",
@@ -129,11 +135,6 @@ def _heuristics(context: Context, call: cst.Call) -> dict[str, cst.Lambda]:
             )
         found[_name(element)] = element.value
     return found
-
-
-def _is_named(element: cst.BaseDictElement) -> bool:
-    """Whether an element of a table has a string for its key."""
-    return isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString)
 
 
 def _name(element: cst.BaseDictElement) -> str:

@@ -111,7 +111,7 @@ def config_of(source: Source, call: cst.Call) -> Config:
     line = source.line(call)
     extra = {a.keyword.value for a in call.args if a.keyword} - {*PLAIN, "pre_hook"}
     given = argument(call, 0, "kwargs")
-    constants = _constants(source, given) if given is not None else None
+    constants = constants_of(source, given) if given is not None else None
     if extra or constants is None or len(positional(call)) > 1:
         what = ", ".join(sorted(extra)) or "more than constants and options"
         raise NotApplicable(f"the config at line {line} sets {what}")
@@ -133,7 +133,7 @@ def config_of(source: Source, call: cst.Call) -> Config:
     return Config(traced, warps or DEFAULT_WARPS, stages)
 
 
-def _constants(
+def constants_of(
     source: Source, given: cst.BaseExpression
 ) -> dict[str | None, cst.BaseExpression] | None:
     """What `{"BLOCK": 64}` or `dict(BLOCK=64)` sets, None for a name that it computes."""

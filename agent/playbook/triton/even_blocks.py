@@ -23,6 +23,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.triton.configs import constants_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.heuristics import heuristics_of
 from agent.analysis.triton.host import HostView, language, launches_in_sight
@@ -244,20 +245,15 @@ def _is_configured(source: Source, kernel: Kernel, constant: str) -> bool:
         listed = source.resolve(given)
         if not isinstance(listed, cst.List | cst.Tuple):
             return False
-        if not all(_gives(element.value, constant) for element in listed.elements):
+        if not all(_gives(source, element.value, constant) for element in listed.elements):
             return False
     return True
 
 
-def _gives(config: cst.BaseExpression, constant: str) -> bool:
+def _gives(source: Source, config: cst.BaseExpression, constant: str) -> bool:
     """Whether a `triton.Config({"BLOCK": 64})` gives a constant."""
     table = argument(config, 0, "kwargs") if isinstance(config, cst.Call) else None
-    return isinstance(table, cst.Dict) and any(
-        isinstance(element, cst.DictElement)
-        and isinstance(element.key, cst.SimpleString)
-        and element.key.raw_value == constant
-        for element in table.elements
-    )
+    return table is not None and constant in (constants_of(source, table) or {})
 
 
 def _relaxed(source: Source, node: cst.Comparison, flag: str) -> Edit:
