@@ -11,6 +11,7 @@ from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.syntax import Source
+from tests.playbook.test_triton_traps import agree
 
 TILES = """\
 import torch
@@ -74,3 +75,35 @@ def test_a_mask_that_fits_stays_on_its_line() -> None:
     text = TILES.format(mask="mask = (rows[:, None] < x_rows) & (cols[None, :] < x_cols)")
     text = re.sub(r"x_(rows|cols)", r"\1_", text)
     assert "mask = ((rows[:, None] < rows_) | EVEN_ROWS_) & (" in apply("even-blocks", text)
+
+
+TABLE = """\
+@triton.heuristics({
+    "WIDE": lambda args: args["n"] > 1024,  # as a flag
+    "HAS_BIAS": lambda args: False
+})
+"""
+
+
+@pytest.mark.parametrize("closed", [",", ""])
+def test_a_table_of_several_lines_gets_a_line(closed: str, tmp_path: Path) -> None:
+    """In place of a decorator above the other; comments stay where they are."""
+    before = playbook.get("even-blocks").before
+    table = TABLE.replace("False\n", f"False{closed}\n")
+    flags = "BLOCK: tl.constexpr, WIDE: tl.constexpr, HAS_BIAS: tl.constexpr)"
+    old = before.replace("@triton.jit\n", f"{table}@triton.jit\n")
+    old = old.replace("BLOCK: tl.constexpr)", flags)
+    new = apply("even-blocks", old)
+    even = '    "EVEN_N": lambda args: args["n"] % args["BLOCK"] == 0,\n})\n'
+    assert TABLE.replace("False\n})\n", f"False,\n{even}") in new
+    assert new.count("@triton.heuristics") == 1
+    agree("scale", [[[2000]], [[2048]]], old, new, tmp_path)
+
+
+def test_a_table_of_one_line_stays_one() -> None:
+    before = playbook.get("even-blocks").before
+    table = '@triton.heuristics({"WIDE": lambda args: args["n"] > 1024})\n'
+    old = before.replace("@triton.jit\n", f"{table}@triton.jit\n")
+    new = apply("even-blocks", old.replace("tl.constexpr)", "tl.constexpr, WIDE: tl.constexpr)"))
+    assert table in new
+    assert new.count("@triton.heuristics") == 2

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import libcst as cst
 
@@ -25,36 +25,64 @@ def with_elements(added: Sequence[str]) -> Callable[[cst.List], cst.List]:
     elements = [cst.Element(cst.parse_expression(text)) for text in added]
 
     def edit(listed: cst.List) -> cst.List:
-        *before, last = listed.elements
-        space = uncommented(
-            before[-1].comma.whitespace_after
-            if before and isinstance(before[-1].comma, cst.Comma)
-            else listed.lbracket.whitespace_after
-        )
-        closing = listed.rbracket.whitespace_before
-        if not isinstance(space, cst.ParenthesizedWhitespace):
-            space = cst.ParenthesizedWhitespace(
-                indent=True, last_line=cst.SimpleWhitespace(" " * 2 * STEP)
-            )
-            closing = space.with_changes(last_line=cst.SimpleWhitespace(" " * STEP))
-        between = cst.Comma(whitespace_after=space)
-        joint = between
-        if isinstance(closing, cst.ParenthesizedWhitespace):
-            commented = closing.with_changes(indent=space.indent, last_line=space.last_line)
-            joint = cst.Comma(whitespace_after=commented)
-            closing = uncommented(closing)
-        *middle, end = elements
+        opening, closing = listed.lbracket.whitespace_after, listed.rbracket.whitespace_before
+        whole, closing = _appended(listed.elements, elements, opening, closing)
         return listed.with_changes(
-            elements=[
-                *before,
-                last.with_changes(comma=joint),
-                *(element.with_changes(comma=between) for element in middle),
-                end.with_changes(comma=cst.Comma()),
-            ],
-            rbracket=listed.rbracket.with_changes(whitespace_before=closing),
+            elements=whole, rbracket=listed.rbracket.with_changes(whitespace_before=closing)
         )
 
     return edit
+
+
+def with_entries(added: Mapping[str, str]) -> Callable[[cst.Dict], cst.Dict]:
+    """The same of a table: the text of a key -> that of its value."""
+    entries = [
+        cst.DictElement(cst.parse_expression(key), cst.parse_expression(value))
+        for key, value in added.items()
+    ]
+
+    def edit(table: cst.Dict) -> cst.Dict:
+        opening, closing = table.lbrace.whitespace_after, table.rbrace.whitespace_before
+        whole, closing = _appended(table.elements, entries, opening, closing)
+        return table.with_changes(
+            elements=whole, rbrace=table.rbrace.with_changes(whitespace_before=closing)
+        )
+
+    return edit
+
+
+def _appended(
+    present: Sequence[Any],
+    added: Sequence[Any],
+    opening: Space,
+    closing: Space,
+) -> tuple[list[Any], Space]:
+    """The elements with others behind them, and what is before the closing bracket then."""
+    *before, last = present
+    space = uncommented(
+        before[-1].comma.whitespace_after
+        if before and isinstance(before[-1].comma, cst.Comma)
+        else opening
+    )
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        space = cst.ParenthesizedWhitespace(
+            indent=True, last_line=cst.SimpleWhitespace(" " * 2 * STEP)
+        )
+        closing = space.with_changes(last_line=cst.SimpleWhitespace(" " * STEP))
+    between = cst.Comma(whitespace_after=space)
+    joint = between
+    if isinstance(closing, cst.ParenthesizedWhitespace):
+        commented = closing.with_changes(indent=space.indent, last_line=space.last_line)
+        joint = cst.Comma(whitespace_after=commented)
+        closing = uncommented(closing)
+    *middle, end = added
+    whole = [
+        *before,
+        last.with_changes(comma=joint),
+        *(element.with_changes(comma=between) for element in middle),
+        end.with_changes(comma=cst.Comma()),
+    ]
+    return whole, closing
 
 
 def with_only(given: cst.List, left: Sequence[cst.BaseElement]) -> Callable[[cst.List], cst.List]:

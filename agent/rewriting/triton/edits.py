@@ -10,9 +10,9 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.heuristics import check_heuristics
+from agent.analysis.triton.heuristics import HEURISTICS, check_heuristics
 from agent.analysis.triton.host import triton_module
-from agent.rewriting.common.elements import uncommented
+from agent.rewriting.common.elements import uncommented, with_entries
 from agent.rewriting.common.formatting import STEP, WIDTH, Place
 from agent.rewriting.common.parameters import taking
 from agent.syntax import Source, descendants, with_keyword
@@ -164,11 +164,33 @@ def with_heuristics(
 ) -> dict[cst.CSTNode, Edit]:
     """The edits that compute parameters from the arguments: name -> function of them.
 
+    In the table right above `@triton.jit`, where there is one, on lines of their own.
+
     Raises:
         NotApplicable: the kernel is used as nothing with heuristics can be.
     """
     check_heuristics(source, kernel)
+    if (table := _table_above(source, kernel)) is not None:
+        return {table: with_entries({f'"{name}"': text for name, text in functions.items()})}
     return decorated(kernel, _heuristics(triton_module(source, kernel), functions))
+
+
+def _table_above(source: Source, kernel: Kernel) -> cst.Dict | None:
+    """The table of heuristics right above a kernel's `@triton.jit`, if it is one of several lines.
+
+    What is on one line stays so, and others get a decorator of theirs.
+    """
+    decorators = list(kernel.function.node.decorators)
+    place = decorators.index(kernel.decorator)
+    call = decorators[place - 1].decorator if place else None
+    match call:
+        case cst.Call(func=function, args=[cst.Arg(value=cst.Dict() as table)]) if (
+            source.name(function) == HEURISTICS
+            and table.elements
+            and isinstance(table.lbrace.whitespace_after, cst.ParenthesizedWhitespace)
+        ):
+            return table
+    return None
 
 
 def _heuristics(triton: str, functions: Mapping[str, str]) -> str:
