@@ -11,7 +11,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.index_ranges import belongs_to, is_scalar
-from agent.syntax import Source, argument, descendants, keyword
+from agent.syntax import Source, argument, assigned, descendants, keyword
 
 TL = "triton.language."
 MAKE, ADVANCE, LOAD, STORE = (
@@ -37,6 +37,26 @@ class BlockPointer:
     steps: tuple[tuple[cst.SimpleStatementLine, tuple[str, ...]], ...]
     """Statements that move it on, and by how much."""
     accesses: tuple[cst.Call, ...]
+
+    def fixed_start(self, kernel: Kernel, axis: int) -> str | None:
+        """Where it starts along an axis: an integer, or a name of one value in the kernel.
+
+        None where it moves on from there, or where that is computed.
+        """
+        start = self.starts[axis]
+        if any(by[axis] != "0" for _, by in self.steps):
+            return None
+        if start.isdigit():
+            return start
+        given = [
+            name
+            for target, _ in assigned(kernel.function.node.body)
+            for name in descendants(target, cst.Name)
+            if name.value == start
+        ]
+        is_parameter = any(p.name.value == start for p in kernel.function.parameters)
+        is_fixed = start.isidentifier() and len(given) == (0 if is_parameter else 1)
+        return start if is_fixed else None
 
 
 def block_pointers(source: Source, kernel: Kernel) -> tuple[list[BlockPointer], list[str]]:

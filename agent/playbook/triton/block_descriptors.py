@@ -122,16 +122,15 @@ def row_sum_kernel(
     DESCRIPTORS: tl.constexpr,
 ):
     row = tl.program_id(0) * BLOCK_M
-    tile_0 = row
     tile_1 = 0
     if DESCRIPTORS:
         tile_desc = tl.make_tensor_descriptor(x_ptr, [M, N], [stride, 1], [BLOCK_M, BLOCK_N])
     total = tl.zeros((BLOCK_M,), dtype=tl.float32)
     for _ in range(0, N, BLOCK_N):
         if DESCRIPTORS:
-            x = tile_desc.load([tile_0, tile_1])
+            x = tile_desc.load([row, tile_1])
         else:
-            at_0 = (tile_0 + tl.arange(0, BLOCK_M).to(tl.int64))[:, None]
+            at_0 = (row + tl.arange(0, BLOCK_M).to(tl.int64))[:, None]
             at_1 = (tile_1 + tl.arange(0, BLOCK_N).to(tl.int64))[None, :]
             inside = (at_0 >= 0) & (at_0 < M) & (at_1 >= 0) & (at_1 < N)
             x = tl.load(x_ptr + at_0 * stride + at_1, mask=inside, other=0)
@@ -212,7 +211,11 @@ def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTN
         names = _names(kernel, pointer)
         place = _loop_above(source, pointer)
         descriptor = _descriptor(source, pointer, place or pointer.made, names[0], tl)
-        starts = [f"{n} = {s}" for n, s in zip(names[1:], pointer.starts, strict=True)]
+        starts = [
+            f"{name} = {start}"
+            for name, start in zip(names[1:], pointer.starts, strict=True)
+            if name != start
+        ]
         edits[pointer.made] = _written(starts, [] if place else [only_where(flag, [descriptor])])
         if place is not None:
             above.setdefault(place, []).append(descriptor)
@@ -236,10 +239,11 @@ def _layout(pointer: BlockPointer) -> Layout:
 
 
 def _names(kernel: Kernel, pointer: BlockPointer) -> list[str]:
-    """Of the descriptor, and of its offsets."""
+    """Of the descriptor, and of its offsets, where those need names of their own."""
     stem = _stem(pointer)
-    wanted = [f"{stem}_desc", *(f"{stem}_{axis}" for axis in range(len(pointer.shape)))]
-    return [unused(kernel, name) for name in wanted]
+    own = [f"{stem}_{axis}" for axis in range(len(pointer.shape))]
+    offsets = [pointer.fixed_start(kernel, n) or unused(kernel, own[n]) for n in range(len(own))]
+    return [unused(kernel, f"{stem}_desc"), *offsets]
 
 
 def _stem(pointer: BlockPointer) -> str:
@@ -347,7 +351,8 @@ def _places(
     """The lines that compute where the elements of a block lie, and which the array has."""
     expanded = ("[:, None]", "[None, :]") if len(axes) == 2 else ("",)
     for axis, name, extent, how in zip(axes, names[1:], pointer.block, expanded, strict=True):
-        yield f"{axis} = ({name} + {tl}.arange(0, {extent}).to({tl}.int64)){how}"
+        at = f"{name} + {tl}.arange(0, {extent}).to({tl}.int64)"
+        yield f"{axis} = ({at}){how}" if how else f"{axis} = {at}"
     bounds = (
         f"({axis} >= 0) & ({axis} < {length})"
         for axis, length in zip(axes, pointer.shape, strict=True)
@@ -360,11 +365,11 @@ def _written(lines: Sequence[str], more: Sequence[cst.BaseStatement] = ()) -> An
     added = [cst.ensure_type(cst.parse_statement(x), cst.SimpleStatementLine) for x in lines]
 
     def edit(line: cst.SimpleStatementLine) -> cst.FlattenSentinel[cst.BaseStatement]:
-        first, *rest = added
-        first = first.with_changes(leading_lines=line.leading_lines)
-        return cst.FlattenSentinel([first, *rest, *more])
+        lines: list[Any] = [*added, *more]
+        lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
+        return cst.FlattenSentinel(lines)
 
-    return edit if added else removing
+    return edit if added or more else removing
 
 
 def _above(statement: cst.If) -> Edit:
