@@ -57,6 +57,14 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
+class WrongVariant:
+    """A variant of a sweep that looked better than the one that was judged, and was wrong."""
+
+    title: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Row:
     """One iteration, as the table and the summary show it."""
 
@@ -73,6 +81,8 @@ class Row:
     """Candidates that it took: the first, and what that was mended to; the last one is shown."""
     at_least: float = 0.0
     """The lower bound of its improvement over all, by its comparison; 0 where there was none."""
+    wrong: tuple[WrongVariant, ...] = ()
+    """Of its sweep, those that failed the correctness tests."""
 
 
 ATTEMPTS = 3
@@ -234,6 +244,14 @@ class Run:
     def shown(self) -> Candidate:
         """The candidate that a verdict is on: of a sweep the one that was right and looked best."""
         return self.candidate or self.candidates[0]
+
+    @property
+    def wrong(self) -> tuple[WrongVariant, ...]:
+        """The variants that looked better than the candidate, and failed the correctness tests."""
+        if self.candidate is None:
+            return ()
+        better = self.candidates[: self.candidates.index(self.candidate)]
+        return tuple(WrongVariant(c.title, self.looked_at[c.sha].reason) for c in better)
 
     @property
     def possible_attempts(self) -> int:

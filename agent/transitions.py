@@ -331,6 +331,7 @@ def _settle(run: Run, event: Settled) -> Run:
         else "",
         attempts=run.attempt,
         at_least=run.comparison.overall.low if run.comparison else 0.0,
+        wrong=run.wrong,
     )
     after = replace(
         run,

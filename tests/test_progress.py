@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from agent.events import Proposed, Screened, Skipped, Started, Stopped, StopReason
+from agent.events import Proposed, Screened, Skipped, Started, Stopped, StopReason, Verified
 from agent.options import MODEL, Options
+from agent.report.attempt import last_attempt_in_words
+from agent.report.escalation import escalation
 from agent.report.progress import Commentary
+from agent.report.result import to_result
 from agent.report.summary import summarize
 from agent.state import Run
 from agent.transitions import advance
@@ -58,6 +61,41 @@ def test_the_summary_gives_each_reason_once() -> None:
         run = advance(run, event)
     text = summarize(run, "no GPU")
     assert "\n-  warps, tma passed over: no warps\n-  stages passed over: no loop\n" in text
+
+
+WRONG = (
+    "test_k.py::test_k[5-False] (and 2 more): AssertionError: Tensor-likes are not close! "
+    "Mismatched elements: 491 / 500 (98.2%); Greatest absolute difference: 3.9 at index (2, 73)"
+)
+
+
+def with_a_wrong_variant() -> tuple[Run, list[str]]:
+    """The run of the history up to the verdict on its sweep, and the lines of its tests."""
+    run, lines = Run(), []
+    for event in HISTORY:
+        if isinstance(event, Verified) and event.rejected:
+            event = replace(event, rejected=(replace(event.rejected[0], reason=WRONG),))
+        run = advance(run, event)
+        if isinstance(event, Verified):
+            lines = Commentary().lines(run, event)
+        if len(run.rows) == 3:
+            break
+    return run, lines
+
+
+def test_the_variants_of_a_sweep_that_were_wrong_are_told_with_the_reason() -> None:
+    run, lines = with_a_wrong_variant()
+    what = "occupancy (n=2): test_k.py::test_k[5-False] (and 2 more): 491 of 500 elements differ"
+    assert lines == [
+        f"     wrong  {what}",
+        "     right  occupancy (n=0): 12 correctness tests pass (3 s)",
+    ]
+    assert f"\n2. occupancy (n=0): {run.rows[-1].reason}\n   wrong: {what}\n" in summarize(run, "")
+    assert f"\n   wrong: {what}\n" in escalation(run)
+    assert f"  wrong: {what}" in last_attempt_in_words(run)
+    told = {each["optimization"]: each["wrong"] for each in to_result(run)["rows"]}
+    assert told["occupancy (n=0)"] == [{"title": "occupancy (n=2)", "reason": WRONG}]
+    assert not any(wrong for title, wrong in told.items() if title != "occupancy (n=0)")
 
 
 @pytest.mark.parametrize(

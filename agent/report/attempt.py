@@ -8,7 +8,7 @@ from agent.events import CodeChange
 from agent.journal import to_json
 from agent.measuring.decision import signed
 from agent.measuring.screening import ScreenResult
-from agent.report.mismatch import in_words, mismatch
+from agent.report.mismatch import in_brief, in_words, mismatch
 from agent.state import Phase, Run
 
 
@@ -66,6 +66,7 @@ def last_attempt_in_words(run: Run) -> list[str]:
             f"{signed(effect.improvement)} [{signed(effect.low)}, {signed(effect.high)}]"
         )
     lines += [f"  {_in_words(change)}" for change in _code(run)]
+    lines += [f"  wrong: {each.title}: {in_brief(each.reason)}" for each in run.wrong]
     return [*lines, *([found["account"]] if found["account"] else [])]
 
 

@@ -222,7 +222,8 @@ def _attempt(number: int, each: Iteration) -> dict[str, Any]:
 
 def _variants(each: Iteration) -> list[dict[str, Any]]:
     """What became of each variant of a sweep before the comparison."""
-    looked_at = {result.sha: result for result in (*each.screened, *each.rejected)}
+    looked_at = {result.sha: result for result in each.screened}
+    wrong = {result.sha: result.reason for result in each.rejected}
     found = []
     for candidate in each.proposal.candidates:
         seen = looked_at.get(candidate.sha)
@@ -232,7 +233,8 @@ def _variants(each: Iteration) -> list[dict[str, Any]]:
                 "sha": candidate.sha,
                 "latency_ms": seen.latency_ms if seen else None,
                 "improvement": seen.improvement if seen else None,
-                "reason": seen.reason if seen else "",
+                "wrong": candidate.sha in wrong,
+                "reason": wrong.get(candidate.sha, seen.reason if seen else ""),
             }
         )
     return found

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from agent.causes import Cause
 from agent.prompting import render
+from agent.report.mismatch import in_brief
 from agent.report.result import kept_at
 from agent.report.table import render as render_table
 from agent.state import Run
@@ -77,6 +78,7 @@ def escalation(run: Run) -> str:
         meaning=MEANINGS[diagnosis.cause] if diagnosis else "",
         table=render_table(run.rows),
         reasons=[row for row in run.rows if row.reason],
+        brief=in_brief,
         skipped=run.skipped,
         latency_meaning=started.latency_meaning,
         origin_ms=run.rows[0].latency_ms if run.rows else None,

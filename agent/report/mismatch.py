@@ -53,6 +53,16 @@ def mismatch(reason: str, account: str) -> dict[str, Any] | None:
     return {"test": test[1] if test else ""} | found
 
 
+def in_brief(reason: str) -> str:
+    """A reason for which tests failed, as short as the words of their comparisons allow."""
+    found, test = mismatch(reason, reason), _TEST.match(reason)
+    if found is None or test is None:
+        return reason
+    if "mismatched" in found:
+        found = {name: found[name] for name in ("mismatched", "elements")}
+    return test[0] + in_words(found)
+
+
 def in_words(found: dict[str, Any]) -> str:
     """The same in a line."""
     parts = []

@@ -28,9 +28,11 @@ from agent.measuring.decision import percent, signed
 from agent.measuring.resolution import describe_resolution
 from agent.measuring.scouting import Estimate
 from agent.measuring.screening import ScreenResult
-from agent.measuring.subset import Subset, in_brief, told_too_large
+from agent.measuring.subset import Subset, told_too_large
+from agent.measuring.subset import in_brief as some_of
 from agent.options import PLAYBOOK
 from agent.report.forecast import forecast
+from agent.report.mismatch import in_brief
 from agent.state import Run
 
 LAUNCHES = 3
@@ -126,7 +128,11 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
             on = f", on {_count(len(event.configs), 'config')}" if event.configs else ""
             return [_variant(run, result, on) for result in event.results]
         case Verified():
-            return [f"     right  {passing(event.passed)} ({event.took_s:.0f} s)"]
+            of = f"{run.shown.title}: " if len(run.candidates) > 1 else ""
+            return [
+                *(f"     wrong  {each.title}: {in_brief(each.reason)}" for each in run.wrong),
+                f"     right  {of}{passing(event.passed)} ({event.took_s:.0f} s)",
+            ]
         case Measured() | Failed():
             verdict = run.verdict
             assert verdict is not None
@@ -217,8 +223,8 @@ def _compared(run: Run, event: Calibrated) -> list[str]:
     why = f"a comparison of all would take about {baseline.comparison_s:.0f} s"
     how = "they are those of --compare-on" if baseline.compared else f"{why}; --compare-on chooses"
     return [
-        f"compared   {subset.coverage}: {in_brief(subset.configs)}{f' ({how})' if later else ''}",
-        *([f"left out   {in_brief(later)}: until the final comparison"] if later else []),
+        f"compared   {subset.coverage}: {some_of(subset.configs)}{f' ({how})' if later else ''}",
+        *([f"left out   {some_of(later)}: until the final comparison"] if later else []),
         *(f"left out   {line}" for line in told_too_large(subset.too_large if subset else ())),
         *_not_compared(baseline, subset),
     ]

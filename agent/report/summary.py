@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.events import ENDED_EARLY
 from agent.prompting import render
+from agent.report.mismatch import in_brief as brief
 from agent.report.passed_over import in_brief
 from agent.report.result import confined, kept_at, notes, speedup
 from agent.report.roofline import roof_line
@@ -54,6 +55,7 @@ def summarize(run: Run, machine: str) -> str:
         tried=any(row.iteration > 0 for row in run.rows),
         table=render_table(run.rows),
         reasons=[row for row in run.rows if row.reason],
+        brief=brief,
         passed_over=_by_reason(run),
         stopped=stopped,
         diagnosis=run.diagnosis,

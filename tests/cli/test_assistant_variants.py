@@ -94,6 +94,7 @@ def test_a_sweep_that_lost_is_mended_by_another(begun: Path) -> None:
         each for each in answer["attempt"]["variants"] if "variant=variant 1.py" in each["title"]
     )
     assert "test_double_triton" in rejected["reason"]
+    assert row["wrong"] == [{"title": rejected["title"], "reason": rejected["reason"]}]
     refs = git(begun, "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
     assert refs.count("/01-block-size-") == 5
     report = tile_agent(begun, "report", "--json").json["iterations"][0]

@@ -211,6 +211,22 @@ def test_what_was_kept_and_set_aside_is_in_the_text(tmp_path: Path) -> None:
     assert Status.KEEP.value not in text[aside:].split("</details>", maxsplit=1)[0]
 
 
+def test_the_variants_of_a_sweep_that_were_wrong_are_in_both(repository: Repository) -> None:
+    report = document(HISTORY, repository)
+    swept = report["iterations"][1]["variants"]
+    assert [(one["latency_ms"], one["wrong"]) for one in swept] == [
+        (0.7, False),
+        (None, False),
+        (0.5, True),
+    ]
+    text = markdown(report)
+    assert "What was set aside: 3 tried in 5 variants, " in text
+    assert "  - wrong: occupancy (n=2): test_softmax: off by one\n" in text
+    page = page_of(report).root.text
+    assert "Variants: 3 looked at, 1 of them wrong, 1 ended" in page
+    assert "wrong: test_softmax: off by one" in page
+
+
 def test_entries_that_lack_the_same_share_a_line(repository: Repository) -> None:
     why = "the interpreter cannot time configs"
     passed = [Skipped(name, why, took_s=0.1) for name in ("add-autotune", "tuning-key")]
