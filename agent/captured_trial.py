@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -106,14 +105,16 @@ def placed(
     except NothingCaptured as none_passes:
         found, nothing, why = captured, none_passes, str(none_passes)
     if why and elsewhere is not None:
-        with suppress(NothingCaptured):
+        try:
             moved = without_failing(captured.at(elsewhere), failing_of)
-            if not moved.untried:
-                note = (
-                    "captured tests lie beside the kernel, and judge without those beside the "
-                    f"project's conftest.py, with which none can be run here: {why}"
-                )
-                return replace(moved, notes=(*moved.notes, note))
+        except NothingCaptured as none_passes:  # nor is it the project's conftest.py
+            raise nothing or none_passes from None
+        if not moved.untried:
+            note = (
+                "captured tests lie beside the kernel, and judge without those beside the "
+                f"project's conftest.py, with which none can be run here: {why}"
+            )
+            return replace(moved, notes=(*moved.notes, note))
     if nothing is not None:
         raise nothing
     return found

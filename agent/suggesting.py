@@ -11,6 +11,12 @@ def passing(names: Iterable[str]) -> str:
     return "".join(f" --pass-env {shlex.quote(name)}" for name in names)
 
 
+def or_captured_in_run(kernel: str, pass_env: Iterable[str] = ()) -> str:
+    """The end of a refusal for tests that cannot be had: a run goes by what it captures."""
+    given = f"--kernel {shlex.quote(kernel)}{passing(pass_env)}"
+    return f"or go by the calls of a script: tile-agent run {given} --capture 'python SCRIPT'"
+
+
 def or_captured(kernel: str, test: str = "", script: str = "", pass_env: Iterable[str] = ()) -> str:
     """The end of a refusal for want of tests: how they are made of what a script calls.
 

@@ -6,7 +6,7 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,12 @@ from agent.harness.processes.collection_errors import (
 )
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.harness.without_uncollected import (
+    conftest_of,
+    for_captured_too,
+    giving_way,
+    left_out,
+)
 from agent.suggesting import or_captured
 from tile_agent_pytest.bench_command import BenchCommand
 
@@ -94,7 +100,7 @@ def discover(
         perf_k=selection.perf_k or "",
     )
 
-    def collect(*arguments: str) -> Collection:
+    def collect(plan: TestPlan, *arguments: str) -> Collection:
         arm = WorkerSession(
             server,
             checkout,
@@ -107,36 +113,34 @@ def discover(
 
     try:
         begin = time.monotonic()
-        everything = collect()
+        plan, everything, notes = _collected(plan, collect, selection.captured, checkout, log)
         if time.monotonic() - begin > SLOW_COLLECTION_S and everything.installed.get("modules"):
             why = server.preload(everything.installed, imports_file(log))
             with log.open("a", encoding="utf-8") as file:
                 said = f"not, for {why}" if why else "so that workers need not"
                 file.write(f"imported by the fork server: {said}\n")
-        files, notes = importable(plan.files, everything.errors, checkout)
-        if notes:
-            plan = replace(plan, files=files)
-            everything = collect()
         if everything.errors:
             nodeid, text = everything.errors[0]
             with log.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")  # the worker may have been ended before it printed it
             said = f"{fault(text, checkout.root, nodeid)} (see {log})"
             held = read_in_vain(text, checkout.root, selection.pass_env)
-            told = with_remedy(said, checkout, held, selection.pass_env)
+            captures = bool(selection.captured)
+            told = with_remedy(said, checkout, held, selection.pass_env, captures=captures)
             raise UsageError(f"the tests cannot be collected: {told}")
         if not everything.items:
             whys = (f"{nodeid}: {why}" for nodeid, why in everything.skipped)
             said = "; ".join([f"pytest finds no tests in {', '.join(selection.files)}", *whys])
             raise UsageError(said)
-        by_k = {k: collect("-k", k) for k in _expressions(selection, framework)}
+        by_k = {k: collect(plan, "-k", k) for k in _expressions(selection, framework)}
         if errors := [error for found in by_k.values() for error in found.errors]:
             said = fault(errors[0][1], checkout.root, errors[0][0])
             raise UsageError(f"the tests cannot be collected again: {said} (see {log})")
         items_by_k = {k: found.items for k, found in by_k.items()}
     except WorkerError as problem:
         held = read_in_vain(end_of(log), checkout.root, selection.pass_env)
-        raise UsageError(_uncollected(str(problem), selection.files, checkout, held)) from problem
+        told = _uncollected(str(problem), selection, checkout, held, end_of(log))
+        raise UsageError(told) from problem
     scripts = selection.bench_ids
     tests = [item for item in everything.items if item.nodeid not in scripts]
     perf = _perf(tests, selection, framework, items_by_k)
@@ -167,14 +171,71 @@ _TOO_LONG = re.compile(r"a message of \d+ bytes")
 """How a worker's channel refuses a list of some hundred thousand tests."""
 
 
+def _collected(
+    plan: TestPlan,
+    collect: Callable[[TestPlan], Collection],
+    captured: str,
+    checkout: Checkout,
+    log: Path,
+) -> tuple[TestPlan, Collection, list[str]]:
+    """The collection without files that other tests do not need, and what to say of these.
+
+    Such a file needs what is not installed, or cannot be collected where captured tests can.
+
+    Raises:
+        WorkerError: the worker ended, and nobody knows for what file.
+    """
+    notes: list[str] = []
+    while True:
+        try:
+            everything = collect(plan)
+        except WorkerError as problem:
+            faults = [("", str(problem), end_of(log))] if captured else []
+            kept, told = _giving_way(plan.files, faults, captured, checkout)
+            if not told:
+                raise
+        else:
+            kept, told = importable(plan.files, everything.errors, checkout)
+            if captured and everything.errors and not told:
+                faults = [(n, fault(text, checkout.root, n), text) for n, text in everything.errors]
+                kept, told = _giving_way(plan.files, faults, captured, checkout)
+            if not told:
+                return plan, everything, notes
+        notes += told
+        plan = replace(plan, files=kept)
+
+
+def _giving_way(
+    files: tuple[str, ...],
+    faults: Sequence[tuple[str, str, str]],
+    captured: str,
+    checkout: Checkout,
+) -> tuple[tuple[str, ...], list[str]]:
+    """The files that captured tests are collected with, and what to say of the others.
+
+    All of them, and nothing to say, where none can be blamed for a fault: its node id, which is
+    empty where it ended the worker, the reason in a line, and the account.
+    """
+    blamed = (conftest_of(account, checkout.root) for _, _, account in faults)
+    conftest = next(filter(None, blamed), "")
+    kept = giving_way(files, [nodeid for nodeid, _, _ in faults], captured, conftest)
+    gone = [file for file in files if file not in kept]
+    return (kept, [left_out(gone, faults[0][1])]) if gone and kept else (files, [])
+
+
 def _uncollected(
-    problem: str, files: Sequence[str], checkout: Checkout, held: Sequence[str]
+    problem: str, selection: Selection, checkout: Checkout, held: Sequence[str], account: str
 ) -> str:
     """Why the tests cannot be collected, and what to do."""
+    files = selection.files
+    if selection.captured and (conftest := conftest_of(account, checkout.root)):
+        mend = for_captured_too(checkout.kernel, selection.captured, conftest)
+        return f"the tests cannot be collected: {problem}: {mend}"
     if _TOO_LONG.search(problem):
         they_hold = f"{', '.join(files)} {'hold' if len(files) > 1 else 'holds'}"
         return f"{they_hold} more tests than can be listed: choose some with --tests FILE::TEST"
-    return f"the tests cannot be collected: {with_remedy(problem, checkout, held)}"
+    told = with_remedy(problem, checkout, held, captures=bool(selection.captured))
+    return f"the tests cannot be collected: {told}"
 
 
 def default_perf_k(framework: str) -> str:

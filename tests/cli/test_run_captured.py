@@ -127,6 +127,51 @@ def test_a_conftest_that_lets_no_test_run_is_left_behind(
     assert "judge without those beside the project's conftest.py" in note and why in note
 
 
+BUILDS = """\
+import double
+
+raise OSError("CUDA_HOME environment variable is not set. Please set it to your CUDA install root.")
+"""
+
+
+def test_own_tests_that_cannot_be_collected_give_way(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, BARE | {"tests/test_builds.py": BUILDS})
+    end = run(repo, USING, "--time-budget-s", "1", "--branch", "faster")
+    assert end.code == ExitCode.STOPPED, end.err
+    assert "tests      1 correctness, 1 perf from tests/test_double_captured.py" in end.err
+    (note,) = (note for note in end.json["notes"] if "left out" in note)
+    assert note.startswith(
+        "tests/test_builds.py is left out, and the captured tests judge without: "
+        "tests/test_builds.py:3: OSError: CUDA_HOME environment variable is not set."
+    )
+
+
+PREPARED = """
+
+settings = []
+
+
+def prepared(x):
+    assert settings, "not prepared"
+    return double(x)
+"""
+"""What rests on something that its caller has set."""
+
+
+def test_calls_that_fail_are_told_where_no_conftest_is_to_blame(tmp_path: Path) -> None:
+    use = "import torch\nimport double\n\ndouble.settings.append(1)\n"
+    files = {
+        "double.py": f"{KERNEL}{PREPARED}",
+        "use.py": f"{use}double.prepared(torch.ones(1000))\n",
+        "tests/conftest.py": "def f(:\n",
+        "tests/test_double.py": "from double import double\n",
+    }
+    end = run(make_repo(tmp_path, files), USING)
+    assert end.code == ExitCode.USAGE
+    assert "every call fails on the code itself: test_prepared" in end.json["error"]
+    assert "not prepared" in end.json["error"]
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

@@ -336,6 +336,12 @@ def test_what_cannot_be_collected_is_told_in_pytests_words(
     project.write(file, text)
     message = refusal(project, server, text if file == "test_kernel.py" else IMPORTING)
     assert message.startswith(f"the tests cannot be collected: {said}")
+    elsewhere = (
+        "; or choose other tests with --tests, or go by the calls of a script: "
+        "tile-agent run --kernel kernel.py --capture 'python SCRIPT'"
+    )
+    assert message.endswith(elsewhere) == (file == "test_kernel.py"), message
+    message = message.removesuffix(elsewhere)
     remedies = (
         "): mend and commit it",
         " or name another with --python",
@@ -344,6 +350,66 @@ def test_what_cannot_be_collected_is_told_in_pytests_words(
         "): set it, and hand it on with --pass-env CUDA_HOME",
     )
     assert message.endswith(remedies) == (file != "pytest.ini"), message
+
+
+CAPTURED = "import kernel\ndef test_cutile(): pass\ndef test_perf_cutile(): pass\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def test(: pass\n", "own/test_kernel.py:1: SyntaxError: invalid syntax"),
+        ("raise OSError('CUDA_HOME environment variable is not set.')\n", "OSError: CUDA_HOME env"),
+        ("import os\nos._exit(3)\n", "the worker ended by itself with exit code 3"),
+        ("import no_such\n", "own/test_kernel.py is left out: it needs no_such, which is not inst"),
+    ],
+)
+def test_what_cannot_be_collected_gives_way_to_captured_tests(
+    project: Project, server: ForkServer, text: str, said: str
+) -> None:
+    project.write("own/test_kernel.py", text)
+    project.write("test_kernel_captured.py", CAPTURED)
+    files = ("own/test_kernel.py", "test_kernel_captured.py")
+    plan = plan_of(project, server, "", files=files, captured=files[1])
+    assert plan.files == files[1:]
+    assert (names(plan.correctness), names(plan.perf)) == (["test_cutile"], ["test_perf_cutile"])
+    assert plan.notes[0].startswith("own/test_kernel.py is left out") and said in plan.notes[0]
+    with pytest.raises(UsageError, match="the tests cannot be collected"):
+        plan_of(project, server, "", files=files[:1])
+
+
+def test_what_a_conftest_is_for_gives_way_to_captured_tests(
+    project: Project, server: ForkServer
+) -> None:
+    for name in ("own/test_a.py", "own/gpu/test_b.py", "test_kernel_captured.py"):
+        project.write(name, CAPTURED)
+    project.write("own/conftest.py", "import settings\n")
+    project.write("settings.py", "raise RuntimeError('no')\n")
+    files = ("own/test_a.py", "test_kernel.py", "own/gpu/test_b.py", "test_kernel_captured.py")
+    plan = plan_of(project, server, PLAIN, files=files, captured=files[-1])
+    assert plan.files == ("test_kernel.py", "test_kernel_captured.py")
+    assert plan.notes[0].startswith(
+        "own/test_a.py, own/gpu/test_b.py are left out, and the captured tests judge without: "
+        "settings.py:1: RuntimeError: no (see "
+    )
+
+
+@pytest.mark.parametrize("folder", ["", "own/"])
+def test_a_conftest_that_is_for_captured_tests_too_is_said_to_be(
+    project: Project, server: ForkServer, folder: str
+) -> None:
+    captured = f"{folder}test_kernel_captured.py"
+    project.write(captured, CAPTURED)
+    project.write(f"{folder}conftest.py", "def f(:\n")
+    with pytest.raises(UsageError) as caught:
+        plan_of(project, server, PLAIN, files=("test_kernel.py", captured), captured=captured)
+    told = f"): {folder}conftest.py is for the captured tests, too: mend and commit it"
+    elsewhere = (
+        ", or have them outside of own/: tile-agent capture --kernel kernel.py --output "
+        "test_kernel_captured.py -- COMMAND; commit them, and run with --tests "
+        "test_kernel_captured.py"
+    )
+    assert str(caught.value).endswith(told + (elsewhere if folder else ""))
 
 
 def test_a_module_of_the_checkout_is_not_to_be_installed(

@@ -8,11 +8,11 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby, takewhile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from agent.harness.processes.variables import held_back
-from agent.suggesting import or_captured, passing
+from agent.suggesting import or_captured, or_captured_in_run, passing
 
 LOG_BYTES = 2**20
 """As much of a log as a person would read."""
@@ -202,7 +202,12 @@ def not_handed_on(names: Sequence[str]) -> str:
 
 
 def with_remedy(
-    said: str, modules: Modules | None, held: Sequence[str] = (), passed: Sequence[str] = ()
+    said: str,
+    modules: Modules | None,
+    held: Sequence[str] = (),
+    passed: Sequence[str] = (),
+    *,
+    captures: bool = False,
 ) -> str:
     """What was said of a fault, and how to mend it, where that is to be done in a file.
 
@@ -211,35 +216,50 @@ def with_remedy(
         modules: what the checkout has, which is not to be installed; None where no module lacks.
         held: what `read_in_vain` found.
         passed: names of the variables that are handed on.
+        captures: whether the tests were captured for this run, which then cannot do without.
     """
+    place = _IN_A_FILE.match(said)
+    others = not captures and modules is not None and _may_do_without(place, modules.kernel)
     if modules is not None and (lacking := _LACKING.search(said)):
-        place = _IN_A_FILE.match(said)
-        return said + _found(lacking[1], place[0] if place else "", modules, passed)
+        return said + _found(lacking[1], place[0] if place else "", modules, passed, others=others)
+    also = ""
+    if others and modules is not None:
+        run = or_captured_in_run(modules.kernel, passed)
+        also = f"; or choose other tests with --tests, {run}"
     if _NO_GPU.search(said):
         what = "it asks for a GPU when it is imported, and there is none"
-        return f"{said}: {what}: ask when a kernel is launched, or run where there is one"
+        mend = "ask when a kernel is launched, or run where there is one"
+        return f"{said}: {what}: {mend}{also}"
     if unset := _UNSET.search(said):
-        return f"{said}: set it, and hand it on with --pass-env {unset[1]}"
+        return f"{said}: set it, and hand it on with --pass-env {unset[1]}{also}"
     if held and not _SYNTAX.search(said):
         sure = any(f"KeyError: {name!r}" in said for name in held)
-        unsure = _IN_A_FILE.match(said) and not sure
+        unsure = place and not sure
         mend = "; if that is not why, mend and commit it" if unsure else ""
         return f"{said}: {not_handed_on(held)}{mend}"
-    return f"{said}: mend and commit it" if _IN_A_FILE.match(said) else said
+    return f"{said}: mend and commit it{also}" if place else said
 
 
-def _found(name: str, file: str, modules: Modules, passed: Sequence[str]) -> str:
-    """What lets a module be found that a file imports, or does without: other tests may."""
-    needed = file == modules.kernel or file.rpartition("/")[2] == "conftest.py"
+def _may_do_without(place: re.Match[str] | None, kernel: str) -> bool:
+    """Whether other tests may not need a file that cannot be imported."""
+    if place is None:
+        return True
+    path = PurePosixPath(place[0])
+    is_above = path.name == "conftest.py" and PurePosixPath(kernel).is_relative_to(path.parent)
+    return path != PurePosixPath(kernel) and not is_above
+
+
+def _found(name: str, file: str, modules: Modules, passed: Sequence[str], *, others: bool) -> str:
+    """What lets a module be found that a file imports, or does without, as other tests may."""
     captured = or_captured(modules.kernel, pass_env=passed)
-    others = ["choose other tests with --tests", captured] * (not needed)
+    ways = ["choose other tests with --tests", captured] if others else []
     if modules.has_module(name):
-        return f": {', '.join(['mend and commit it', *others])}"
+        return f": {', '.join(['mend and commit it', *ways])}"
     if off := _off_the_path(modules.beside(file, name) if file else ""):
-        return f", {off}" + (f"; or {', '.join(others)}" if others else "")
+        return f", {off}" + (f"; or {', '.join(ways)}" if ways else "")
     install = f"install what provides {name} for the tests' interpreter"
     return f": {install}, " + ", ".join(
-        ["name another with --python", *others] if others else ["or name another with --python"]
+        ["name another with --python", *ways] if ways else ["or name another with --python"]
     )
 
 
