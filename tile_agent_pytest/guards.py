@@ -18,12 +18,15 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 BAND_BYTES = 1 << 16
 """On either side of a tensor. What is further away is told by the nearest tensor, too."""
 _ALIGNMENT_BYTES = 64
+_BETWEEN = frozenset(("contextlib", "functools", "tile_agent_pytest", "triton", "unittest"))
+"""Packages whose functions stand between a kernel's line and the memory that it reads."""
 
 
 class OutOfBounds(Exception):
@@ -265,12 +268,13 @@ class Guards:
     ) -> str:
         does = f"{launch.kernel} {'stores' if writes else 'loads'}"
         program = ", ".join(map(str, self._interpreter.interpreter_builder.grid_idx))
+        where = f"program ({program}){_line()}"
         if region is None:
-            return f"{does} at {low:#x} though it is given no tensor, in program ({program})"
+            return f"{does} at {low:#x} though it is given no tensor, in {where}"
         side = "before the beginning" if low < region.begin else "behind the end"
         return (
             f"{does} up to {excess} bytes {side} of {' = '.join(region.names)} "
-            f"({region.description}) in program ({program}): mend its mask or its offsets"
+            f"({region.description}) in {where}: mend its mask or its offsets"
         )
 
     def _loaded(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -308,6 +312,17 @@ class Guards:
             original(builder, *index)
 
         return place
+
+
+def _line() -> str:
+    """Where the interpreted function stands, to be told; empty where it has no place."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in _BETWEEN:
+            return f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 class _Memory:

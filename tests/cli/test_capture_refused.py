@@ -17,6 +17,7 @@ from agent.capture.test_file import CapturedSource
 from agent.captured import CapturedTests
 from agent.captured_trial import not_checked, without_failing
 from agent.errors import ExitCode
+from tests.support.project import KERNEL as DOUBLE
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import isolate, make_repo, snapshot
 from tests.support.warm_python import warm_interpreter
@@ -103,6 +104,34 @@ def test_where_nothing_else_is_left_nothing_is_written(repo: Path) -> None:
     assert done.code == 4
     assert "every call fails on the code itself: test_counted" in done.json["error"]
     assert snapshot(repo) == before
+
+
+BEYOND = f"""{DOUBLE}
+
+def ahead(x):
+    y = torch.empty_like(x)
+    double_kernel[(1,)](x[8:], y, x.numel(), BLOCK_SIZE=BLOCK_SIZE)
+    return y[:8]
+"""
+
+
+@pytest.mark.parametrize("calls", ["ahead(x)", "double(x)\nahead(x)"], ids=["alone", "beside"])
+def test_calls_that_reach_out_of_bounds_are_told_as_a_run_tells_them(
+    repo: Path, calls: str
+) -> None:
+    (repo / KERNEL).write_text(BEYOND)
+    done = capture(repo, f"import torch\nfrom scatter import *\nx = torch.ones(100)\n{calls}\n")
+    told = " ".join((done.json.get("error", ""), *done.json.get("notes", ())))
+    assert "which fail on the code itself" in told if "double" in calls else done.code == 4
+    assert re.search(
+        r"test_ahead\[100-float32\]: OutOfBounds: double_kernel loads up to 32 bytes behind the "
+        r"end of x_ptr \(float32\[92\], 400 bytes\) in program \(0, 0, 0\) at scatter\w*\.py:14: "
+        r"mend its mask or its offsets",
+        told,
+    ), told
+    if "double" in calls:
+        text = (repo / CAPTURED).read_text()
+        assert "def test_double(" in text and "def test_ahead(" not in text
 
 
 def test_a_command_that_fails_after_its_calls_gives_their_tests(repo: Path) -> None:

@@ -160,7 +160,7 @@ def test_suspended(tile_bench):
 """
 FAULTS = {
     "test_store_behind": "double_kernel stores up to 96 bytes behind the end of y_ptr "
-    "(float32[1000], 4000 bytes) in program (3, 0, 0)",
+    "(float32[1000], 4000 bytes) in program (3, 0, 0) at kernel.py:10: mend its mask",
     "test_load_behind": "double_kernel loads up to 12 bytes behind the end of x_ptr",
     "test_load_before": "double_kernel loads up to 8 bytes before the beginning of x_ptr "
     "(float32[1000], 4000 bytes) in program (0, 0, 0)",

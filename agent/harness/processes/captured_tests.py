@@ -21,8 +21,10 @@ from agent.harness.processes.collection_errors import (
 from agent.harness.processes.script import plugin_folder, run_script
 
 TIMEOUT_S = 180.0
-MOST_SHOWN = 160
+MOST_SHOWN = 240
 """Characters of a reason."""
+_OURS = "tile_agent_pytest.guards."
+"""Before the name of an exception that a kernel's address raises."""
 
 
 def failing_cases(
@@ -51,8 +53,10 @@ def failing_cases(
     environment = machine.probe()
     variables = BACKENDS[backend].worker_environment(environment)
     variables = {**variables, "PYTHONDONTWRITEBYTECODE": "1"}  # nothing of ours is left there
-    # as where they were captured, and in a run
-    ours = "tuning_plugin" if environment.gpu else "mending_plugin"
+    # as in a run
+    ours = ["tuning_plugin"] if environment.gpu else ["mending_plugin"]
+    if variables.get("TRITON_INTERPRET") == "1":
+        ours.append("guarding_plugin")
     with tempfile.TemporaryDirectory(prefix="tile-agent-captured-") as folder:
         theirs = filter(None, [os.environ.get("PYTHONPATH")])
         path = [*map(str, [*sys_path, plugin_folder(Path(folder))]), *theirs]
@@ -61,8 +65,9 @@ def failing_cases(
         if environment.gpu is None:
             command += BACKENDS[backend].without_gpu
         bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts=", "-o", "log_file="]
+        plugins = [part for name in ours for part in ("-p", f"tile_agent_pytest.{name}")]
         ended = run_script(
-            [*command, "-p", f"tile_agent_pytest.{ours}", *bare, f"--junitxml={report}"],
+            [*command, *plugins, *bare, f"--junitxml={report}"],
             {},
             cwd=cwd,
             variables={**variables, "PYTHONPATH": os.pathsep.join(path)},
@@ -97,6 +102,6 @@ def _failing(report: str, suffix: str) -> dict[tuple[str, str], str] | None:
 def _problem(case: ET.Element) -> str | None:
     for kind in ("failure", "error"):
         if (node := case.find(kind)) is not None:
-            line = " ".join(node.get("message", "").split())
+            line = " ".join(node.get("message", "").removeprefix(_OURS).split())
             return line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]} ..."
     return None
