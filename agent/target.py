@@ -91,8 +91,7 @@ def find_target(
 
     Raises:
         NoKernelError: the file holds no tile kernel; those that it imports from and do are named.
-        UsageError: it does not parse, no committed test is found, or a benchmark is no committed
-            Python script.
+        UsageError: it does not parse, no test is committed, or a benchmark is no such script.
     """
     roots = tuple(import_roots(tree, kernel))
     importers = Importers(tree, roots)
@@ -105,6 +104,7 @@ def find_target(
         raise NoKernelError(
             f"{kernel} holds no tile kernel; {_listed(others)}, which it imports from, {do}"
         ) from None
+    benches = tuple(_benches(tree, benches, kernel))  # what is wrong there was given
     notes: list[str] = []
     if tests:
         files = list(_given(tree, tests, kernel))
@@ -127,7 +127,7 @@ def find_target(
         backend=backend.name,
         kernels=backend.kernels(source),
         tests=tuple(files),
-        benches=tuple(_benches(tree, benches, kernel)),
+        benches=benches,
         import_roots=roots,
         scripts=() if benches else benchmarks_of(tree, kernel, importers),
         notes=tuple(notes),

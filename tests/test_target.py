@@ -574,6 +574,24 @@ def test_what_is_no_benchmark_is_refused_in_a_line(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("given", ["kernel.py::report", "kernel.py", "'python kernel.py"])
+def test_what_is_no_benchmark_is_refused_before_the_want_of_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    repo = make_repo(tmp_path, {"kernel.py": KERNEL})
+    monkeypatch.chdir(repo)
+    found = preflight(repo / "kernel.py")
+    with pytest.raises(UsageError) as refused:
+        find_target(found.tree, found.kernel, (), (given,))
+    why = (
+        "cannot be split into words (No closing quotation)"
+        if "'" in given
+        else "is the kernel's own file, which candidates change: move the benchmark to a file of "
+        "its own"
+    )
+    assert str(refused.value) == f"--bench {given!r} {why}"
+
+
 def test_tests_in_the_kernels_own_file_are_not_its_judges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
