@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import torch
@@ -250,6 +250,46 @@ def with_constant(x, N: ct.Constant[int], scale):
 def test_arguments_that_do_not_fit(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises((TypeError, OverflowError), match=message):
         run(with_constant, *arguments)
+
+
+@ct.kernel
+def with_annotated(
+    x,
+    maybe: Annotated[ct.Array, ct.ArrayAnnotation(index_dtype=ct.int32)],
+    n: ct.ScalarInt64,
+    wide: ct.IndexedWithInt64,
+):
+    ct.store(x, (0,), ct.full((16,), n, ct.float32))
+
+
+ONES = torch.ones(16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((ONES, 0, 1, ONES), "'maybe': ArrayAnnotation/IndexedWithInt64 can only be applied to"),
+        ((ONES, None, 1, ONES), "'maybe': ArrayAnnotation/IndexedWithInt64 can only be applied to"),
+        ((ONES, ONES, ONES, ONES), "'n': ScalarAnnotation/ScalarInt64 can only be applied to"),
+    ],
+)
+def test_an_annotation_is_for_what_it_says(arguments: tuple[Any, ...], message: str) -> None:
+    """A number where an array may be left out is refused once the parameter is annotated."""
+    for launched in (run, lambda kernel, *given: front_end(kernel, given)):
+        with pytest.raises(TypeError, match=f"Invalid kernel parameter {message}"):
+            launched(with_annotated, *arguments)
+
+
+def test_an_array_of_long_strides_is_an_array() -> None:
+    message = "'wide': ArrayAnnotation/IndexedWithInt64 .* list-of-array parameter, got float"
+    with pytest.raises(TypeError, match=message):
+        run(with_annotated, ONES, ONES, 1, 2.0)
+
+
+def test_what_is_annotated_as_it_should_be_runs() -> None:
+    x = torch.zeros(16)
+    run(with_annotated, x, ONES[None], 3, ONES)
+    assert torch.equal(x, torch.full((16,), 3.0))
 
 
 @pytest.mark.parametrize("blocks", [(), (1, 1, 1, 1), (0,), (1.5,), (-1, 2)])

@@ -164,6 +164,8 @@ def _parameter(name: str, value: Any, hint: Any, constant: bool, report_unwritte
         hint, *rest = get_args(hint)
         metadata = tuple(rest)
         constant = constant or any(isinstance(m, ct.ConstantAnnotation) for m in metadata)
+        if get_origin(hint) is not tuple:
+            _check_annotations(name, value, metadata)
     if isinstance(value, tuple | list):
         hints = get_args(hint) if get_origin(hint) is tuple else ()
         if len(hints) != len(value):
@@ -196,9 +198,30 @@ def _parameter(name: str, value: Any, hint: Any, constant: bool, report_unwritte
     return _constant(name, value)
 
 
-def _integer_scalar(name: str, value: int, metadata: tuple[Any, ...]) -> Tile:
+def _check_annotations(name: str, value: Any, metadata: tuple[Any, ...]) -> None:
+    """The compiler refuses what is no array where an annotation says that one is given."""
+    is_array = isinstance(value, torch.Tensor)
+    wants_array = _of_type(metadata, ct.ArrayAnnotation) is not None
+    wants_list = _of_type(metadata, ct.ListAnnotation) is not None
+    if (wants_array and not is_array) or (wants_list and not isinstance(value, list)):
+        raise TypeError(
+            f"Invalid kernel parameter '{name}': ArrayAnnotation/IndexedWithInt64 can only be "
+            f"applied to an array or a list-of-array parameter, got {type(value).__name__}"
+        )
+    if is_array and _scalar_dtype(metadata) is not None:
+        raise TypeError(
+            f"Invalid kernel parameter '{name}': ScalarAnnotation/ScalarInt64 can only be applied "
+            f"to a non-constant scalar parameter, got {type(value).__name__}"
+        )
+
+
+def _scalar_dtype(metadata: tuple[Any, ...]) -> Any:
     # ScalarAnnotation is not public; it is what `ct.ScalarInt64` holds.
-    dtype = next((m.dtype for m in metadata if hasattr(m, "dtype")), ct.int32)
+    return next((m.dtype for m in metadata if hasattr(m, "dtype")), None)
+
+
+def _integer_scalar(name: str, value: int, metadata: tuple[Any, ...]) -> Tile:
+    dtype = _scalar_dtype(metadata) or ct.int32
     low, high = dtypes.integer_range(dtype)
     if not low <= value <= high:
         raise OverflowError(f"{value} of parameter {name} does not fit {dtype.name}")
