@@ -167,6 +167,7 @@ def test_the_constant_takes_a_free_name() -> None:
 
 
 FULL, APPROX = {"rounding": "FULL"}, {"rounding": "APPROX"}
+FLUSH = {"flush_to_zero": True}
 
 
 @pytest.mark.parametrize(
@@ -175,9 +176,9 @@ FULL, APPROX = {"rounding": "FULL"}, {"rounding": "APPROX"}
         ("a / 3", FULL, "ct.truediv(a, 3, rounding_mode=ct.RoundingMode.FULL, flush_to_zero=True)"),
         ("(1 / a)", APPROX, "ct.truediv(1, a, rounding_mode=ct.RoundingMode.APPROX, flush_to"),
         ("ct.truediv(x, a)", FULL, "ct.truediv(x, a, rounding_mode=ct.RoundingMode.FULL, flush"),
-        ("ct.rsqrt(a)", FULL, "ct.rsqrt(a, flush_to_zero=True)"),
-        ("ct.exp2(a)", FULL, "ct.exp2(a, flush_to_zero=True)"),
-        ("ct.sqrt(a)", FULL, "ct.sqrt(a, flush_to_zero=True)"),
+        ("ct.rsqrt(a)", FLUSH, "ct.rsqrt(a, flush_to_zero=True)"),
+        ("ct.exp2(a)", FLUSH, "ct.exp2(a, flush_to_zero=True)"),
+        ("ct.sqrt(a)", FLUSH, "ct.sqrt(a, flush_to_zero=True)"),
         ("ct.sqrt(a)", APPROX, "sqrt(a, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)"),
         ("ct.tanh(a)", APPROX, "ct.tanh(a, rounding_mode=ct.RoundingMode.APPROX)"),
         ("ct.exp(a)", APPROX, "ct.exp(a, rounding_mode=ct.RoundingMode.APPROX)"),
@@ -260,6 +261,25 @@ def test_what_a_helper_returns_is_known_whoever_calls_it() -> None:
     assert "ct.exp2(wide(" in apply("exp2", text)
     narrow = text.replace("* 2\n", "* 2 if BIG else t\n")
     assert "certainly float32" in refusal("exp2", narrow)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("ct.exp2(a)", [FLUSH]),
+        ("ct.exp2(a) + ct.rsqrt(a)", [FLUSH]),
+        ("ct.exp2(a) + ct.tanh(a)", [FLUSH, APPROX]),
+        ("ct.exp2(a) / a", [FULL, APPROX]),
+        ("ct.truediv(a, 2)", [FULL, APPROX]),
+    ],
+)
+def test_a_variant_is_named_for_what_it_does(expression: str, expected: list[Params]) -> None:
+    """A rounding mode is no word for what only flushes, and no two variants are one text."""
+    text = kernel(f"a = ct.astype(ct.load(x, 0, 8), ct.float32)\nb = {expression}")
+    assert variants("fast-math", text) == expected
+    assert len({apply("fast-math", text, params) for params in expected}) == len(expected)
+    entry = playbook.get("fast-math")
+    assert entry.describe(FLUSH) == "fast float32 arithmetic (flush_to_zero=True)"
 
 
 def test_full_precision_leaves_what_has_none() -> None:

@@ -38,6 +38,8 @@ FLUSHED = tuple(f"{CT}{name}" for name in ("exp2", "rsqrt", "sqrt", "truediv"))
 """What takes `flush_to_zero`, of the functions that get slower without."""
 APPROXIMATE = tuple(f"{CT}{name}" for name in ("exp", "sqrt", "tanh"))
 """What has an approximate form and, but for `exp` and `tanh`, no other fast one."""
+FLUSH: Params = {"flush_to_zero": True}
+"""What is left of a variant where nothing takes a rounding mode."""
 Edit = Callable[[cst.CSTNode], cst.CSTNode]
 
 
@@ -82,9 +84,20 @@ def normalize(x):
     trial = TileTrial(kernel="normalize_kernel", arguments=((F16, 2), (F16, 2), 1024))
 
     def variants(self, subject: Subject) -> Sequence[Params]:
-        """Within 2 ulp, and as fast as it goes; the faster one that passes the tests is taken."""
-        found = [{"rounding": rounding} for rounding in ("FULL", "APPROX")
-                 if _edits(subject.source, rounding)]  # fmt: skip
+        """Within 2 ulp, and as fast as it goes; the faster one that passes the tests is taken.
+
+        Where nothing is there that takes a rounding mode, both only flush, and are one.
+        """
+        source = subject.source
+        found: list[Params] = []
+        for rounding in ("FULL", "APPROX"):
+            if not (edits := _edits(source, rounding)):
+                continue
+            mode = f"RoundingMode.{rounding}"
+            if source.rewrite(edits).count(mode) > source.text.count(mode):
+                found.append({"rounding": rounding})
+            elif FLUSH not in found:
+                found.append(FLUSH)
         if not found:
             raise NotApplicable(
                 "no launched kernel divides a whole tile that is certainly float32, or takes a "
@@ -94,7 +107,7 @@ def normalize(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Every such operation of the launched kernels and of the helpers they call."""
-        edits = _edits(subject.source, str(params["rounding"]))
+        edits = _edits(subject.source, str(params.get("rounding", "FULL")))
         if not edits:
             raise NotApplicable(f"no float32 operation is left to compute with {params}")
         return subject.source.rewrite(edits)
