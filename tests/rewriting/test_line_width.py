@@ -91,6 +91,124 @@ def test_a_comment_behind_a_line_that_fits_without_it_goes_above() -> None:
     ]
 
 
+FLOATS = [f"{name}.dtype != ct.float64" for name in ("x", "weight", "bias", "residual")]
+OR = "ct.cdiv(m, tile_m) * tile_m > x.shape[0] or ct.cdiv(n, tile_n) * tile_n > x.shape[1]"
+SUM = "tl.load(x_ptr + offsets, mask=mask).to(tl.float32) * tl.load(y_ptr + offsets, mask=mask)"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            f"checked = {OR}",
+            ["checked = (", f"    {OR}", ")"],
+        ),
+        (
+            f"is_checked = {OR} or given",
+            [
+                "is_checked = (",
+                "    ct.cdiv(m, tile_m) * tile_m > x.shape[0]",
+                "    or ct.cdiv(n, tile_n) * tile_n > x.shape[1]",
+                "    or given",
+                ")",
+            ],
+        ),
+        (
+            f"total += {SUM} - other",
+            [
+                "total += (",
+                "    tl.load(x_ptr + offsets, mask=mask).to(tl.float32)",
+                "    * tl.load(y_ptr + offsets, mask=mask)",
+                "    - other",
+                ")",
+            ],
+        ),
+        (
+            f"    return ({SUM} * other)",
+            [
+                "    return (",
+                "        tl.load(x_ptr + offsets, mask=mask).to(tl.float32)",
+                "        * tl.load(y_ptr + offsets, mask=mask)",
+                "        * other",
+                "    )",
+            ],
+        ),
+        (
+            f"if {OR}:  # some\n    pass",
+            ["if (", f"    {OR}", "):  # some", "    pass"],
+        ),
+        (
+            f"mode: Mode = ct.RoundingMode.APPROX if {' and '.join(FLOATS)} else None",
+            [
+                "mode: Mode = (",
+                "    ct.RoundingMode.APPROX",
+                f"    if {FLOATS[0]}",
+                *(f"    and {each}" for each in FLOATS[1:]),
+                "    else None",
+                ")",
+            ],
+        ),
+        (
+            f"is_near = a <= {'x' * 36} < {'y' * 37}",
+            ["is_near = (", f"    a <= {'x' * 36} < {'y' * 37}", ")"],
+        ),
+        (
+            "x = scale * tl.load(x_ptr + start + offsets, mask=start + offsets < n, other=0.0, "
+            "volatile=1)",
+            [
+                "x = scale * tl.load(",
+                "    x_ptr + start + offsets, mask=start + offsets < n, other=0.0, volatile=1",
+                ")",
+            ],
+        ),
+    ],
+    ids=["or", "two or", "sum", "product", "condition", "choice", "comparison", "one call"],
+)
+def test_a_value_goes_into_parentheses_at_its_operators(line: str, expected: list[str]) -> None:
+    """As formatters do it: no call is opened for the sake of what stands beside it."""
+    head = "def f():\n" if line.startswith("    ") else ""
+    assert laid_out(f"{head}    pass\n" if head else "pass\n", f"{head}{line}\n").splitlines() == [
+        *head.splitlines(),
+        *expected,
+    ]
+
+
+BLOCKS = "triton.cdiv(the_map.number_of_rows_of_it, block_rows * programs)"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            f"kernel[({BLOCKS}, experts)](x, y)",
+            [f"kernel[({BLOCKS}, experts)](", "    x, y", ")"],
+        ),
+        (
+            f"some_kernel[({BLOCKS}, experts)](\n    x,\n)",
+            ["some_kernel[(", f"    {BLOCKS}, experts", ")](", "    x,", ")"],
+        ),
+        (f"grid = ({BLOCKS}, {BLOCKS})", ["grid = (", *[f"    {BLOCKS},"] * 2, ")"]),
+        (
+            f"the_grid_of_all_rows = ({BLOCKS},)",
+            ["the_grid_of_all_rows = (", f"    {BLOCKS},", ")"],
+        ),
+        (f"the_grid = [{BLOCKS}, experts, 1]", ["the_grid = [", f"    {BLOCKS}, experts, 1", "]"]),
+    ],
+    ids=["launch", "grid", "tuple", "one element", "list"],
+)
+def test_a_tuple_is_opened_before_the_calls_in_it(line: str, expected: list[str]) -> None:
+    assert laid_out("pass\n", f"{line}\n").splitlines() == expected
+
+
+def test_a_cast_behind_a_call_stays_whole() -> None:
+    given = "rows_ptr + dense_row * experts_per_token + top_index, mask=row_mask"
+    assert laid_out("pass\n", f"row = tl.load({given}).to(tl.int32)\n").splitlines() == [
+        "row = tl.load(",
+        f"    {given}",
+        ").to(tl.int32)",
+    ]
+
+
 def test_tabs_stay_tabs() -> None:
     load = "tl.load(x_ptr + start + offsets, mask=start + offsets < n, other=0.0{more})"
     text = f"def f(x):\n\tif x:\n\t\ty = {load}\n"

@@ -1,5 +1,7 @@
-"""Breaks lines that an edit has made too long, at the arguments of a call.
+"""Breaks lines that an edit has made too long.
 
+A value is broken before its operators, a call at its arguments, and a tuple or a list that holds
+calls at its elements.
 How long is too long the file tells: its authors' widest line, within reason. A line that was only
 moved to the right, as by a loop around it, stays as they wrote it. A line that only the comment
 behind it makes too long stays whole, and the comment goes above it.
@@ -7,21 +9,32 @@ behind it makes too long stays whole, and the comment goes above it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
 
+from agent.rewriting.common.broken_values import (
+    before_operators,
+    ends_in_its_call,
+    in_parentheses,
+    operands,
+    value_of,
+)
 from agent.syntax import Source
 from agent.syntax.tree import descendants
 
 LEAST, MOST = 88, 120
 """What a line may have in any file, and in none."""
+LONGEST_OPERATOR = len("else ")
+"""But for `not in` and `is not`."""
 PASSES = 3
 """A part of a broken line may be too long, too."""
 
 _Edit = tuple[cst.CSTNode, Callable[[Any], cst.CSTNode]]
+_Brackets = cst.Call | cst.Tuple | cst.List
 
 
 def within_width(before: str, after: str) -> str:
@@ -43,7 +56,7 @@ def within_width(before: str, after: str) -> str:
 
 
 def _edits(source: Source, lines: list[str], long: list[int], width: int) -> Iterator[_Edit]:
-    """What shortens each of the long lines: its comment above it, or a call on it broken."""
+    """What shortens each of the long lines: its comment above it, or what is on it broken."""
     for statement in descendants(source.module, cst.SimpleStatementLine):
         place = source.place(statement)
         number, comment = place.start.line, statement.trailing_whitespace.comment
@@ -52,17 +65,76 @@ def _edits(source: Source, lines: list[str], long: list[int], width: int) -> Ite
             if len(code) <= width:
                 long = [each for each in long if each != number]
                 yield statement, _with_comment_above
-    calls: dict[int, list[cst.Call]] = {number: [] for number in long}
-    for call in descendants(source.module, cst.Call):
-        first, last = source.place(call).start.line, source.place(call).end.line
-        for number in long:
-            if first <= number <= last and call.args and not _is_in_string(source, call):
-                calls[number].append(call)
+    for holder in _all(source):
+        value = value_of(holder)
+        if value is None or (number := source.place(value).start.line) not in long:
+            continue
+        line = _Line(source, number, lines[number - 1], width)
+        if (broken := line.at_operators(holder, value)) is not None:
+            long = [each for each in long if each != number]
+            yield broken
+    brackets = _brackets(source, long)
     for number in long:
         line = _Line(source, number, lines[number - 1], width)
-        edit = next((found for call in calls[number] if (found := line.broken(call))), None)
+        edit = next((found for each in brackets[number] if (found := line.broken(each))), None)
         if edit is not None:
             yield edit
+
+
+def _all(source: Source) -> Iterator[cst.CSTNode]:
+    return descendants(source.module, cst.CSTNode)  # type: ignore[type-abstract]
+
+
+def _brackets(source: Source, long: list[int]) -> dict[int, list[_Brackets]]:
+    """Line -> what may be opened on it, from the outermost inwards.
+
+    Of a call and the method of its result, the one with the longer arguments comes first.
+    """
+    found: dict[int, list[_Brackets]] = defaultdict(list)
+    seen: set[cst.CSTNode] = set()
+    for node in _all(source):
+        if not isinstance(node, cst.Call | cst.Tuple | cst.List) or node in seen:
+            continue
+        place = source.place(node)
+        if all(not place.start.line <= number <= place.end.line for number in long):
+            continue
+        opened: list[_Brackets] = []
+        if isinstance(node, cst.Call):
+            seen.update(chain := list(_chain(node)))
+            lengths = {call: _length(source, call) for call in chain if call.args}
+            opened += [call for call, _ in sorted(lengths.items(), key=lambda c: -c[1])]
+        elif _holds_calls(source, node):
+            opened.append(node)
+        for each in opened if not _is_in_string(source, node) else ():
+            first, last = source.place(each).start.line, source.place(each).end.line
+            for number in long:
+                if first <= number <= last:
+                    found[number].append(each)
+    return found
+
+
+def _holds_calls(source: Source, node: cst.Tuple | cst.List) -> bool:
+    """Whether a tuple or list of a value holds calls, which would be opened in its stead."""
+    is_target = isinstance(next(source.ancestors(node), None), cst.AssignTarget)
+    has_brackets = isinstance(node, cst.List) or len(node.lpar) == 1
+    calls = (call for each in _parts(node) for call in descendants(each, cst.Call))
+    return has_brackets and not is_target and any(call.args for call in calls)
+
+
+def _length(source: Source, call: cst.Call) -> int:
+    return sum(len(source.code(arg)) for arg in call.args)
+
+
+def _chain(call: cst.Call) -> Iterator[cst.Call]:
+    """A call, and the one of whose result it is a method."""
+    here: cst.BaseExpression = call
+    while isinstance(here, cst.Call):
+        yield here
+        here = here.func.value if isinstance(here.func, cst.Attribute) else here.func
+
+
+def _parts(node: _Brackets) -> Sequence[cst.Arg | cst.BaseElement]:
+    return node.args if isinstance(node, cst.Call) else node.elements
 
 
 def _with_comment_above(statement: Any) -> cst.CSTNode:
@@ -87,21 +159,41 @@ class _Line:
     text: str
     width: int
 
-    def broken(self, call: cst.Call) -> _Edit | None:
-        """How it is broken at a call, which are asked from the outermost inwards."""
-        place = self.source.place(call)
-        if place.start.line == place.end.line:
-            return self._broken_open(call)
-        return self._with_last_below(call)
+    def at_operators(self, statement: cst.CSTNode, value: cst.BaseExpression) -> _Edit | None:
+        """The value of a statement in parentheses, with a line for each operand if need be."""
+        margin, step = self._margin(value), self._step()
+        places = [self.source.place(value)]
+        if isinstance(statement, cst.SimpleStatementLine):
+            places.append(self.source.place(statement))
+        is_here = all(place.start.line == place.end.line for place in places)
+        if not is_here or margin is None or len(value.lpar) > 1:
+            return None
+        if not operands(value) or ends_in_its_call(value):
+            return None
+        below, closing = _newline(margin + step), _newline(margin)
+        block = len(self._indent) - len(margin)
+        room = self.width - len(self._indent) - len(step) - LONGEST_OPERATOR
+        for broken in (value, before_operators(value, below, room)):
+            new = in_parentheses(broken, below, closing)
+            _, *lines = self._code(new).splitlines()
+            if block + max(map(len, lines)) <= self.width:
+                return value, lambda _, new=new: new
+        return None
 
-    def _broken_open(self, call: cst.Call) -> _Edit | None:
+    def broken(self, node: _Brackets) -> _Edit | None:
+        """How it is broken at brackets, which are asked from the outermost inwards."""
+        place = self.source.place(node)
+        if place.start.line == place.end.line:
+            return self._broken_open(node)
+        return self._with_last_below(node) if isinstance(node, cst.Call) else None
+
+    def _broken_open(self, node: _Brackets) -> _Edit | None:
         """Its arguments on a line of their own, or on one each."""
-        margin, step = self._margin(call), self._step()
-        written = [
-            self._code(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT)) for arg in call.args
-        ]
-        first = self.source.place(call.args[0]).start.column
-        rest = len(self.text) - self.source.place(call).end.column + 1
+        margin, step = self._margin(node), self._step()
+        parts = _parts(node)
+        written = [self._code(part.with_changes(comma=cst.MaybeSentinel.DEFAULT)) for part in parts]
+        first = self.source.place(parts[0]).start.column
+        rest = len(self.text) - self.source.place(node).end.column + 1
         inner = len(self._indent) + len(step)
         is_open = first <= self.width and len(self._indent) + rest <= self.width
         if margin is None or not is_open or max(map(len, written)) + inner + 1 > self.width:
@@ -109,20 +201,22 @@ class _Line:
         on_one = inner + len(", ".join(written)) <= self.width
         below, closing = _newline(margin + step), _newline(margin)
         between = cst.SimpleWhitespace(" ") if on_one else below
-        has_comma = not on_one and not isinstance(call.args[-1].value, cst.GeneratorExp)
+        is_single = isinstance(node, cst.Tuple) and len(parts) == 1
+        is_generator = isinstance(parts[-1].value, cst.GeneratorExp)
+        has_comma = is_single or (not on_one and not is_generator)
 
-        def edit(new: cst.Call) -> cst.Call:
-            *others, last = new.args
-            args = [arg.with_changes(comma=cst.Comma(whitespace_after=between)) for arg in others]
-            end: dict[str, Any] = {"comma": cst.MaybeSentinel.DEFAULT}
+        def edit(new: Any) -> cst.CSTNode:
+            *others, last = _parts(new)
+            comma: Any = cst.MaybeSentinel.DEFAULT
             if has_comma:
-                end = {"comma": cst.Comma(whitespace_after=closing)}
-            else:
-                end |= {"whitespace_after_arg": closing}
-            args.append(last.with_changes(**end))
-            return new.with_changes(whitespace_before_args=below, args=args)
+                comma = cst.Comma(whitespace_after=closing)
+            changed = [
+                part.with_changes(comma=cst.Comma(whitespace_after=between)) for part in others
+            ]
+            changed.append(last.with_changes(comma=comma))
+            return _opened(new, changed, below, None if has_comma else closing)
 
-        return call, edit
+        return node, edit
 
     def _with_last_below(self, call: cst.Call) -> _Edit | None:
         """The last argument of several on the line below them, of a call that has lines already."""
@@ -163,3 +257,23 @@ class _Line:
 
 def _newline(margin: str) -> cst.ParenthesizedWhitespace:
     return cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(margin))
+
+
+def _opened(
+    node: Any,
+    parts: list[Any],
+    below: cst.ParenthesizedWhitespace,
+    closing: cst.ParenthesizedWhitespace | None,
+) -> cst.CSTNode:
+    """Brackets with what is between them on lines of its own; the last comma may close them."""
+    end = cst.SimpleWhitespace("") if closing is None else closing
+    if isinstance(node, cst.Call):
+        parts[-1] = parts[-1].with_changes(whitespace_after_arg=end)
+        return node.with_changes(whitespace_before_args=below, args=parts)
+    if isinstance(node, cst.List):
+        return node.with_changes(
+            lbracket=node.lbracket.with_changes(whitespace_after=below),
+            rbracket=node.rbracket.with_changes(whitespace_before=end),
+            elements=parts,
+        )
+    return in_parentheses(node.with_changes(elements=parts), below, end)
