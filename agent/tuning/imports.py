@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import libcst as cst
@@ -68,8 +68,15 @@ def with_imports(body: Sequence[Statement], texts: Sequence[str], newline: str) 
 def _insert(statements: list[Statement], added: Statement) -> None:
     assert isinstance(added, cst.SimpleStatementLine)
     places = [n for n, s in enumerate(statements) if _is_import(s)]
-    key = _key(added)
-    at = next((n for n in places if _key(statements[n]) > key), None)
+    order = next(
+        (key for key in (_key, _key_by_module) if _are_sorted(statements, places, key)), None
+    )
+    alike = [n for n in places if _key(statements[n])[0] == _key(added)[0]]
+    if order is None and alike:
+        statements.insert(alike[-1] + 1, added)
+        return
+    key = order or _key
+    at = next((n for n in places if key(statements[n]) > key(added)), None)
     if at is not None:
         follower = statements[at]
         above = list(follower.leading_lines)
@@ -81,6 +88,15 @@ def _insert(statements: list[Statement], added: Statement) -> None:
     at = places[-1] + 1 if places else int(_is_docstring(statements[:1]))
     leading = _gap(statements[at - 1], added) if places else [cst.EmptyLine()] * bool(at)
     statements.insert(at, added.with_changes(leading_lines=leading))
+
+
+def _are_sorted(
+    statements: Sequence[Statement],
+    places: Sequence[int],
+    key: Callable[[Statement], tuple[int, int, str]],
+) -> bool:
+    keys = [key(statements[n]) for n in places]
+    return keys == sorted(keys)
 
 
 def _gap(before: Statement, after: Statement) -> list[cst.EmptyLine]:
@@ -114,6 +130,12 @@ def _key(statement: Statement) -> tuple[int, int, str]:
         return 3, 1, ""
     name = _dotted(imported.module)
     return _section(name), 1, name
+
+
+def _key_by_module(statement: Statement) -> tuple[int, int, str]:
+    """The order of a file that mixes `import` and `from`, isort's force_sort_within_sections."""
+    section, _, name = _key(statement)
+    return section, 0, name
 
 
 def _section(name: str) -> int:

@@ -49,8 +49,28 @@ def test_flat_arrays_stay() -> None:
         ("", f"from typing import Annotated\n\nimport cuda.tile as ct\n\n{ALIAS}"),
         (
             '"""Rows."""\n\nfrom __future__ import annotations\n\nimport math\n\n',
-            '"""Rows."""\n\nfrom __future__ import annotations\n\nfrom typing import Annotated\n'
-            f"import math\n\nimport cuda.tile as ct\n\n{ALIAS}",
+            '"""Rows."""\n\nfrom __future__ import annotations\n\nimport math\n'
+            f"from typing import Annotated\n\nimport cuda.tile as ct\n\n{ALIAS}",
+        ),
+        (
+            "import math\nimport zlib\nfrom collections.abc import Mapping\n\n",
+            "import math\nimport zlib\nfrom collections.abc import Mapping\n"
+            f"from typing import Annotated\n\nimport cuda.tile as ct\n\n{ALIAS}",
+        ),
+        (
+            "from math import log\nimport zlib\n\n",
+            "from math import log\nfrom typing import Annotated\nimport zlib\n\n"
+            f"import cuda.tile as ct\n\n{ALIAS}",
+        ),
+        (
+            "import torch\nimport zlib\nimport math\n",
+            "import torch\nimport zlib\nimport math\nfrom typing import Annotated\n"
+            f"import cuda.tile as ct\n\n{ALIAS}",
+        ),
+        (
+            "# Rows.\nimport torch\n",
+            "# Rows.\nfrom typing import Annotated\n\nimport torch\nimport cuda.tile as ct\n\n"
+            f"{ALIAS}",
         ),
         (
             "from typing import Annotated, Any\n\n",

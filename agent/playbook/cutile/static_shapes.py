@@ -104,7 +104,7 @@ def scale(x, factor):
         below = after_imports(source, line, module=tile)
         if _has_annotated(source):
             return source.rewrite({**edits, source.module: below})
-        above = with_import(source, "from typing import Annotated\n")
+        above = with_import(source, "from typing import Annotated")
         return source.rewrite({**edits, source.module: lambda module: above(below(module))})
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import libcst as cst
 
@@ -11,6 +10,7 @@ from agent.analysis.common.module_names import bound_at
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CUTILE
 from agent.syntax import Source, descendants
+from agent.tuning.imports import with_imports
 
 Edit = Callable[[cst.Module], cst.Module]
 
@@ -49,30 +49,12 @@ def after_imports(source: Source, *lines: str, module: str = "") -> Edit:
 
 
 def with_import(source: Source, line: str) -> Edit:
-    """The edit that writes an import of the standard library above the first import.
-
-    An empty line follows it where that is no import of the standard library. Without an import at
-    the top it stands above the first kernel.
-    """
+    """The edit that writes an import where it belongs among those above the first kernel."""
     kernel = first_kernel(source)
-    place = next(
-        (
-            i
-            for i, statement in enumerate(source.module.body[:kernel])
-            if _is_import(statement) and not _imports(source, statement, ("__future__",))
-        ),
-        None,
-    )
-    if place is None:
-        return _inserting(_behind_docstring(source), [cst.parse_statement(line)])
 
     def edit(module: cst.Module) -> cst.Module:
-        first = cst.ensure_type(module.body[place], cst.SimpleStatementLine)
-        added = cst.parse_statement(line).with_changes(leading_lines=first.leading_lines)
-        standard = _imports(source, first, sys.stdlib_module_names)
-        empty = [] if standard else [cst.EmptyLine(indent=False)]
-        body = [*module.body[:place], added, first.with_changes(leading_lines=empty)]
-        return module.with_changes(body=[*body, *module.body[place + 1 :]])
+        above = with_imports(module.body[:kernel], [line], module.default_newline)
+        return module.with_changes(body=[*above, *module.body[kernel:]])
 
     return edit
 
@@ -112,16 +94,6 @@ def first_kernel(source: Source) -> int:
     )
 
 
-def _behind_docstring(source: Source) -> int:
-    """The place below the docstring, and below what has to stand before all else."""
-    future = [
-        i
-        for i, statement in enumerate(source.module.body)
-        if _is_import(statement) and _imports(source, statement, ("__future__",))
-    ]
-    return future[-1] + 1 if future else int(source.module.get_docstring() is not None)
-
-
 def _inserting(place: int, statements: Sequence[cst.CSTNode]) -> Edit:
     def edit(module: cst.Module) -> cst.Module:
         body = [*module.body[:place], *statements, *module.body[place:]]
@@ -134,13 +106,3 @@ def _is_import(statement: cst.CSTNode) -> bool:
     return isinstance(statement, cst.SimpleStatementLine) and any(
         isinstance(part, cst.Import | cst.ImportFrom) for part in statement.body
     )
-
-
-def _imports(source: Source, statement: cst.CSTNode, packages: Collection[str]) -> bool:
-    """Whether an import statement is of one of those top-level packages."""
-    part = cst.ensure_type(statement, cst.SimpleStatementLine).body[0]
-    if isinstance(part, cst.ImportFrom):
-        module: cst.BaseExpression | None = part.module
-    else:
-        module = cst.ensure_type(part, cst.Import).names[0].name
-    return module is not None and source.code(module).partition(".")[0] in packages
