@@ -1,6 +1,7 @@
 """A Python source file as a LibCST tree whose names are resolved: reading it and editing it."""
 
 from agent.syntax.edit import Edits, append_keyword, edited, keyword, setting, with_keyword
+from agent.syntax.integers import integer_of
 from agent.syntax.source import Function, Literal, Source, Untraceable
 from agent.syntax.tree import argument, assigned, children, descendants, is_commented, positional
 
@@ -16,6 +17,7 @@ __all__ = [
     "children",
     "descendants",
     "edited",
+    "integer_of",
     "is_commented",
     "keyword",
     "positional",

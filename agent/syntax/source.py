@@ -26,6 +26,8 @@ from libcst.metadata.scope_provider import ImportAssignment
 
 from agent.syntax.edit import Edits, apply_edits
 from agent.syntax.imported import handed_on, only
+from agent.syntax.integers import integer_of
+from agent.syntax.one_line import OnOneLine
 from agent.syntax.places import Places
 from agent.syntax.scopes import scopes
 from agent.syntax.tree import children, descendants, sole_value
@@ -60,7 +62,8 @@ class Literal:
     """An integer of the file and the names that carry it to where it is used."""
 
     value: int
-    node: cst.Integer
+    node: Any
+    """What an edit replaces: a `cst.Integer`, or an expression of integers alone if asked for."""
     names: tuple[cst.Name, ...] = ()
     """From the use back to the literal; empty for a literal written in place."""
     assignments: tuple[Assignment, ...] = ()
@@ -157,7 +160,7 @@ class Source:
         """The text of a node on one line, without comments and backslashes that continue lines."""
         text = self.module.code_for_node(node)
         if "#" in text or "\\" in text:
-            bare = node.visit(_OnOneLine())
+            bare = node.visit(OnOneLine())
             assert isinstance(bare, cst.CSTNode)
             text = self.module.code_for_node(bare)
         return " ".join(text.split())
@@ -230,8 +233,8 @@ class Source:
                 return decorator
         return None
 
-    def trace(self, expression: cst.BaseExpression) -> Literal:
-        """Follow an expression back to the integer it always is.
+    def trace(self, expression: cst.BaseExpression, *, computed: bool = False) -> Literal:
+        """Follow an expression back to the integer it always is; if asked for, one like `2**4`.
 
         Raises:
             Untraceable: it is computed, imported, assigned more than once, or handed in.
@@ -245,10 +248,10 @@ class Source:
             names.append(expression)
             path.append(assignment)
             expression = value
-        if not isinstance(expression, cst.Integer):
+        found = integer_of(expression)
+        if found is None or not (computed or isinstance(expression, cst.Integer)):
             raise Untraceable(f"is computed: `{self.code(expression)}`")
         is_default = any(isinstance(a.node, cst.Param) for a in path)
-        found = expression.evaluated_value
         return Literal(found, expression, tuple(names), tuple(path), is_default)
 
     def uses(self, assignment: Assignment) -> tuple[cst.Name, ...]:
@@ -384,16 +387,3 @@ def _source(
     object.__setattr__(source, "timed", timed)
     object.__setattr__(source, "moved", moved)
     return source
-
-
-class _OnOneLine(cst.CSTTransformer):
-    def leave_SimpleWhitespace(self, _: Any, updated: cst.SimpleWhitespace) -> Any:  # noqa: N802
-        return cst.SimpleWhitespace(" ") if "\\" in updated.value else updated
-
-    def leave_TrailingWhitespace(  # noqa: N802
-        self, _: cst.TrailingWhitespace, updated_node: cst.TrailingWhitespace
-    ) -> cst.TrailingWhitespace:
-        return updated_node.with_changes(comment=None)
-
-    def leave_EmptyLine(self, _: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:  # noqa: N802
-        return updated_node.with_changes(comment=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from agent import playbook
@@ -12,6 +14,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source
 from tests.support.causal_kernel import PREFIX
 
+ROOT = Path(__file__).parents[2]
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n"
 COPY = """
 @triton.jit
@@ -65,6 +68,50 @@ def test_where_a_size_may_be_set(launch: str) -> None:
     text = f"{COPY}def run(x, y, n):\n{launch}"
     assert variants(text) == [{"BLOCK": 512}, {"BLOCK": 2048}, {"BLOCK": 4096}]
     assert resized(text, {"BLOCK": 2048}) == text.replace("1024", "2048")
+
+
+@pytest.mark.parametrize("size", ["2**10", "1 << 10", "8 * 128"])
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "    block = SIZE\n    copy[(triton.cdiv(n, block),)](x, y, n, BLOCK=block)\n",
+        "    copy[lambda meta: (triton.cdiv(n, meta['BLOCK']),)](x, y, n, BLOCK=SIZE)\n",
+        "    copy[lambda meta: (triton.cdiv(n, meta['BLOCK']),)](x, y, n, BLOCK=block)\n",
+    ],
+)
+def test_an_expression_of_integers_is_a_size_that_is_set_as_a_whole(size: str, launch: str) -> None:
+    parameter = "" if "SIZE" in launch else ", block=SIZE"
+    text = f"{COPY}def run(x, y, n{parameter}):\n{launch}"
+    written = text.replace("SIZE", size)
+    assert variants(written) == [{"BLOCK": 512}, {"BLOCK": 2048}, {"BLOCK": 4096}]
+    assert resized(written, {"BLOCK": 2048}) == text.replace("SIZE", "2048")
+    reason = refusal(written, "scaled-blocks")
+    assert reason.endswith(("it is an integer of the file", "gives no variable for it"))
+
+
+def test_a_search_sets_what_is_an_expression_of_integers() -> None:
+    """As learn-cuTile writes `tile_size = 2**4`, in the function that launches."""
+    entry = playbook.get("autotune")
+    text = (ROOT / "examples/cutile_matmul/matmul.py").read_text(encoding="utf-8")
+    sizes = "TILE_M = 64\nTILE_N = 64\nTILE_K = 64\n"
+    head = '"""A @ B for fp16 or bf16 matrices of shapes (M, K) and (K, N)."""\n'
+    assert sizes in text and head in text
+
+    def tuned(local: str) -> str:
+        moved = text.replace(sizes, "").replace(head, f"{head}    {local}\n")
+        return entry.apply(Subject(Source(moved), KernelClass.COMPUTE, Hardware()), {})
+
+    plain = tuned("TILE_M, TILE_N, TILE_K = 64, 64, 64")
+    assert "_FIXED = SimpleNamespace(TILE_M=64, TILE_N=64, TILE_K=64, " in plain
+    assert tuned("TILE_M, TILE_N, TILE_K = 2**6, 1 << 6, 2 * 32") == plain
+
+
+def test_an_expression_with_another_use_is_no_size() -> None:
+    text = (
+        f"{COPY}def run(x, y, n):\n    block = 2**10\n{GRID}    pad(x, block)\n"
+        "    copy[grid](x, y, n, BLOCK=block)\n"
+    )
+    assert "uses `block` for more than tiles and grid" in refusal(text)
 
 
 def test_an_integer_is_changed_that_is_a_default_of_one_of_two_launches() -> None:

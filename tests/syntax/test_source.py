@@ -137,6 +137,40 @@ def test_tracing_an_integer(text: str, answer: int | str) -> None:
     assert traced(text) == answer
 
 
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("2**4", 16),
+        ("1 << 10", 1024),
+        ("(4 * 32)", 128),
+        ("2 * (65 - 1) // 4 >> 1", 16),
+        ("2**4 * N", None),
+        ("-16", None),
+        ("8 / 2", None),
+        ("8 // 0", None),
+        ("2 ** -1", None),
+        ("2 ** 2 ** 9", None),
+        ("2.0 ** 4", None),
+        ("True << 4", None),
+    ],
+)
+def test_an_expression_of_integers_is_traced_where_one_is_asked_for(
+    code: str, value: int | None
+) -> None:
+    found = source(f"def g(n={code}):\n    return f(n)")
+    given = found.calls[-1].args[0].value
+    with pytest.raises(Untraceable, match="is computed"):
+        found.trace(given)
+    if value is None:
+        with pytest.raises(Untraceable, match="is computed"):
+            found.trace(given, computed=True)
+        return
+    literal = found.trace(given, computed=True)
+    assert literal.value == value
+    assert (literal.is_default, len(literal.names)) == (True, 1)
+    assert found.module.code_for_node(literal.node) == code
+
+
 def test_a_traced_integer_tells_its_names() -> None:
     found = source("M = 64\ndef g(n=M):\n    return f(n)\n")
     literal = found.trace(found.calls[0].args[0].value)

@@ -92,7 +92,7 @@ def computed_tile(
     if any(set(source.assignments(n)) != set(source.assignments(first)) for n in names):
         raise NotApplicable("its launches are given different names for it")
     try:
-        source.trace(first)
+        source.trace(first, computed=True)
     except Untraceable:
         return _computed(dialect, source, first, replaced=replaced)
     raise NotApplicable("it is an integer of the file")

@@ -57,28 +57,38 @@ class TileConstant:
         return self.may_grow or size <= self.size
 
 
-def tile_names(dialect: Dialect, source: Source, kernel: Kernel) -> tuple[str, ...]:
-    """The constants in the kernel's tile shapes: its parameters, and integers of the module."""
+def tile_names(
+    dialect: Dialect, source: Source, kernel: Kernel, *, computed: bool = False
+) -> tuple[str, ...]:
+    """The constants in the kernel's tile shapes: its parameters, and integers of the module.
+
+    Among these are expressions of integers, as `2**4`, if they are asked for.
+    """
     names: dict[str, None] = {}
     for call in descendants(kernel.function.node.body, cst.Call):
         called = dialect.called(source, call) or ""
         taken = dialect.shapes.get(called)
         for name in descendants(taken.of(call) or cst.Pass(), cst.Name) if taken else ():
-            if name.value in kernel.constants or _module_integer(source, name) is not None:
+            if name.value in kernel.constants or _module_integer(source, name, computed):
                 names[name.value] = None
     return tuple(names)
 
 
-def _module_integer(source: Source, name: cst.Name) -> Literal | None:
+def _module_integer(source: Source, name: cst.Name, computed: bool) -> bool:
     try:
-        literal = source.trace(name)
+        return not source.trace(name, computed=computed).is_default
     except Untraceable:
-        return None
-    return None if literal.is_default else literal
+        return False
 
 
 def tile_of(
-    dialect: Dialect, source: Source, kernel: Kernel, constant: str, *, defaults: bool = False
+    dialect: Dialect,
+    source: Source,
+    kernel: Kernel,
+    constant: str,
+    *,
+    defaults: bool = False,
+    computed: bool = False,
 ) -> TileConstant:
     """The tile behind a constant, or `NotApplicable` with the first rule it breaks.
 
@@ -89,8 +99,9 @@ def tile_of(
         constant: of the kernel.
         defaults: whether an integer counts that is a default of the launching function. Where a
             caller gives another, the kernel has to take that as before.
+        computed: whether an expression of integers counts, as `2**4`, which an edit replaces.
     """
-    literals = _literals(dialect, source, kernel, constant, defaults)
+    literals = _literals(dialect, source, kernel, constant, defaults, computed)
     flow = Flow(dialect, source, kernel, constant)
     if (refusal := _refusal(flow, literals)) is not None:
         raise NotApplicable(refusal)
@@ -119,7 +130,12 @@ def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
 
 
 def _literals(
-    dialect: Dialect, source: Source, kernel: Kernel, constant: str, defaults: bool
+    dialect: Dialect,
+    source: Source,
+    kernel: Kernel,
+    constant: str,
+    defaults: bool,
+    computed: bool,
 ) -> tuple[Literal, ...]:
     """The integers that set a constant: one for each launch, or one of the module."""
     if not kernel.launches:
@@ -127,8 +143,8 @@ def _literals(
     if constant not in kernel.constants:
         name = next(n for n in descendants(kernel.function.node.body, cst.Name)
                     if n.value == constant)  # fmt: skip
-        return (source.trace(name),)
-    found: dict[cst.Integer, Literal] = {}
+        return (source.trace(name, computed=computed),)
+    found: dict[cst.CSTNode, Literal] = {}
     for launch in kernel.launches:
         line = source.line(launch.node)
         expression = launch.arguments.get(constant) or _default(kernel, constant)
@@ -139,7 +155,7 @@ def _literals(
         if expression is None or constant in launch.hidden:
             raise NotApplicable(f"the launch at line {line} does not show what it is given")
         try:
-            literal = source.trace(expression)
+            literal = source.trace(expression, computed=computed)
         except Untraceable as reason:
             raise NotApplicable(f"what the launch at line {line} gives {reason}") from None
         if literal.is_default and not defaults:

@@ -188,7 +188,7 @@ def plan_for(subject: Subject, kernel: Kernel, template: str | None = None) -> t
         if constant not in kernel.constants:
             continue  # a global of the kernel: no launch can pass another value
         try:
-            tile = tile_of(CUTILE, source, kernel, constant)
+            tile = tile_of(CUTILE, source, kernel, constant, computed=True)
         except NotApplicable as refusal:
             fixed[constant] = f"must stay: {refusal}"
             continue

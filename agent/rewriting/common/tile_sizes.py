@@ -17,7 +17,7 @@ from agent.analysis.common.dialect import Dialect
 from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable, Params
-from agent.syntax import Source
+from agent.syntax import Source, integer_of
 
 MATMUL = (
     (128, 128, 64),
@@ -88,14 +88,14 @@ class ChangeableTiles:
         tiles = {t.constant: t for t in self.kernels.get(str(name), ())}
         if unknown := sorted(sizes.keys() - tiles.keys()):
             raise NotApplicable(f"{', '.join(unknown)} is no tile size of {name} that can change")
-        wanted: dict[cst.Integer, int] = {}
+        wanted: dict[cst.BaseExpression, int] = {}
         for constant, size in sizes.items():
             if not tiles[constant].allows(int(size)):
                 raise NotApplicable(f"{constant} cannot grow to {size}: an access is unguarded")
             for literal in tiles[constant].literals:
                 if wanted.setdefault(literal.node, int(size)) != int(size):
                     raise NotApplicable(f"one integer sets {constant} and another tile size")
-        changed = {n: s for n, s in wanted.items() if n.evaluated_value != s}
+        changed = {n: s for n, s in wanted.items() if integer_of(n) != s}
         if not changed:
             raise NotApplicable("the tile sizes are already these")
         return self.source.rewrite({n: _setting(size) for n, size in changed.items()})
@@ -135,9 +135,11 @@ def _found(
     for kernel in dialect.launched(source):
         tiles = []
         refused: dict[str, str] = {}
-        for constant in tile_names(dialect, source, kernel):
+        for constant in tile_names(dialect, source, kernel, computed=True):
             try:
-                tiles.append(tile_of(dialect, source, kernel, constant, defaults=True))
+                tiles.append(
+                    tile_of(dialect, source, kernel, constant, defaults=True, computed=True)
+                )
             except NotApplicable as refusal:
                 refused[constant] = str(refusal)
         reasons += of_constants(kernel.name, refused)
@@ -192,5 +194,5 @@ def _shared(tiles: Sequence[TileConstant], others: Iterable[tuple[TileConstant, 
     )
 
 
-def _setting(size: int) -> Callable[[cst.Integer], cst.Integer]:
-    return lambda old: old.with_changes(value=str(size))
+def _setting(size: int) -> Callable[[cst.BaseExpression], cst.Integer]:
+    return lambda old: cst.Integer(str(size), lpar=old.lpar, rpar=old.rpar)
