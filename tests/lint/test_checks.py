@@ -70,6 +70,38 @@ def test_our_own_examples_are_clean(path: Path) -> None:
     assert [f for f in report.findings if f.severity is not Severity.NOTE] == []
 
 
+@pytest.mark.parametrize(
+    ("default", "found"),
+    [
+        ("ct.Constant[int]", True),
+        ("ct.Constant", True),
+        ("Size", True),
+        ("ct.IndexedWithInt64", True),
+        ("Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(-1,))]", True),
+        ("ct.ArrayAnnotation(static_shape_dims=(-1,))", True),
+        ("128", False),
+        ("ct.float32", False),
+        ("None", False),
+        ("Annotated[int, 3]", False),
+    ],
+)
+def test_an_annotation_as_a_default_is_told(default: str, found: bool) -> None:
+    text = f"""
+from typing import Annotated
+
+Size = ct.Constant[int]
+
+@ct.kernel
+def k(x, size={default}):
+    ct.store(x, (0,), ct.full((128,), size, ct.float32))
+
+def host(size={default}):
+    return size
+"""
+    lines = [f.line for f in findings(text) if f.code == "CT303"]
+    assert lines == [1 + text[: text.index("def k")].count("\n") + HEAD.count("\n")] * found
+
+
 # --- the reference page -------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""CT301 and CT302: what costs time for nothing."""
+"""CT301 to CT303: what costs time for nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.host import element_type
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.base import Found, Severity, check
-from agent.syntax import argument
+from agent.syntax import argument, descendants
 
 FULL = f"{CT}float32"
+ANNOTATIONS = frozenset(
+    f"{CT}{name}"
+    for name in ("Array", "ArrayAnnotation", "Constant", "ConstantAnnotation", "IndexedWithInt64",
+                 "ListAnnotation", "ScalarInt64")
+)  # fmt: skip
+"""What says of a parameter how it is compiled; `typing.Annotated` holds some of them."""
 
 
 @check(
@@ -91,3 +97,51 @@ def dead_parameter(file: KernelFile) -> Iterator[Found]:
             used = any(a.references for a in file.source.assignments(parameter.name))
             if not used and not name.startswith("_"):
                 yield parameter, f"{kernel.name} does not use its parameter `{name}`"
+
+
+@check(
+    "CT303",
+    "default-for-annotation",
+    Severity.WARNING,
+    mend="write `:` for `=`: `swizzle: ct.Constant[bool]`",
+    source="cutile-transformers, whose product takes `swizzle=ct.Constant[bool]`; cuda-tile 1.7 "
+    "compiles that as a parameter of run time",
+    bad="""
+@ct.kernel
+def k(x, y, flipped=ct.Constant[bool]):  # <-
+    t = ct.load(x, (0,), (128,))
+    if flipped:
+        t = -t
+    ct.store(y, (0,), t)
+""",
+    good="""
+@ct.kernel
+def k(x, y, flipped: ct.Constant[bool]):
+    t = ct.load(x, (0,), (128,))
+    if flipped:
+        t = -t
+    ct.store(y, (0,), t)
+""",
+)
+def default_for_annotation(file: KernelFile) -> Iterator[Found]:
+    """As a default, an annotation says nothing: the parameter has none, so what is given is no
+    constant, and both sides of every branch on it are compiled and decided at run time. A launch
+    gives every argument, so that a default is never used."""
+    for kernel in file.kernels:
+        for parameter in kernel.function.parameters:
+            default = parameter.default
+            if default is not None and _is_annotation(file, default):
+                name = parameter.name.value
+                code = file.code(default)
+                yield parameter, f"`{code}` is the default of `{name}`, and no annotation of it"
+
+
+def _is_annotation(file: KernelFile, value: cst.BaseExpression) -> bool:
+    """Whether a value is one of cuTile's annotations, or `Annotated` with one."""
+    named = file.source.name(value)
+    behind = file.source.resolve(value)
+    if named in ("typing.Annotated", "typing_extensions.Annotated"):
+        parts = [*descendants(behind, cst.Name), *descendants(behind, cst.Attribute)]
+        return any(file.source.name(part) in ANNOTATIONS for part in parts)
+    called = file.called(behind) if isinstance(behind, cst.Call) else None
+    return named in ANNOTATIONS or called in ANNOTATIONS
