@@ -136,3 +136,38 @@ def run(x, y, n, size):
 def test_where_rows_may_end(size: str, index: str, launched: str, found: bool) -> None:
     text = ROW.replace("SIZE", size).replace("INDEX", index).replace("LAUNCHED", launched)
     assert ("CT206" in {f.code for f in lint(Source(HEAD + text)).findings}) is found
+
+
+SPLITS = """
+def weighted(parts, weights):
+    return ct.sum(parts * ct.reshape(weights, (SIZE, 1)), axis=0)
+
+@ct.kernel
+def k(x, y, size: ct.Constant[int]):
+    o = ct.arange(4, dtype=ct.int32)
+    weights = ct.gather(x, (ct.bid(0), o))
+    parts = ct.load(y, (ct.bid(0), 0, 0), shape=(1, SIZE, 8)PADDING)
+    parts = ct.reshape(parts, (SIZE, 8))
+    ct.store(x, (ct.bid(0), 0), BODY)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("weighted(parts, weights)", True),
+        ("weighted(weights=weights, parts=parts)", True),
+        ("ct.sum(parts, axis=0)", True),
+        ("ct.sum(2.0 * parts.astype(ct.float32), axis=0)", True),
+        ("ct.sum(ct.where(o[:, None] < 3, parts, 0.0), axis=0)", False),
+        ("weighted(ct.where(o[:, None] < 3, parts, 0.0), weights)", False),
+    ],
+)
+@pytest.mark.parametrize("padding", ["", ", padding_mode=ct.PaddingMode.ZERO"])
+def test_what_a_sum_is_given_by_a_kernel_that_pads_with_anything(
+    body: str, found: bool, padding: str
+) -> None:
+    """As in the sum over splits of a decoding: four parts of three, each times its weight."""
+    text = SPLITS.replace("BODY", body).replace("PADDING", padding).replace("SIZE", "4")
+    codes = {f.code for f in lint(Source(HEAD + text)).findings}
+    assert ("CT204" in codes) is (found and not padding)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from agent.analysis.common.reaching_definitions import definition, traced
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.analysis.cutile.values import DEEP, extents_of, is_tile
@@ -111,32 +112,64 @@ def undetermined_padding(file: KernelFile) -> Iterator[Found]:
     for _, call in file.compiled_calls({*REDUCTIONS, *CUTILE.dots}):
         operands = [arg.value for arg in call.args[:2] if arg.keyword is None]
         for operand in operands if file.called(call) in CUTILE.dots else operands[:1]:
-            load = _loaded(file, operand)
-            if load is not None and keyword(load, "padding_mode") is None:
+            load = next(_undetermined(file, operand), None)
+            if load is not None:
                 array = file.code(load.args[0].value) if load.args else "an array"
                 yield call, f"past the end of {array}, `{file.code(operand)}` is undetermined"
                 break
 
 
-def _loaded(file: KernelFile, operand: cst.BaseExpression) -> cst.Call | None:
-    """The load that a tile comes from, whole."""
-    load = _origin(file, operand)
-    if load is None or file.called(load) != f"{CT}load":
-        return None
-    shape = shape_of(file, load)
-    sizes = [file.integer(e) for e in elements(file, shape)] if shape is not None else []
-    return load if any(size != 1 for size in sizes) else None
+def _undetermined(
+    file: KernelFile, operand: cst.BaseExpression, deep: int = 0
+) -> Iterator[cst.Call]:
+    """The loads without a padding that a tile comes from whole, or as a factor: a weight of zero
+    makes no zero of NaN. A helper's parameter comes from what its callers give."""
+    if deep > DEEP:
+        return
+    value = _reshaped(file, operand)
+    match value:
+        case cst.BinaryOperation(operator=cst.Multiply(), left=left, right=right):
+            for factor in (left, right):
+                yield from _undetermined(file, factor, deep + 1)
+        case cst.Name():
+            for given in _given(file, value):
+                yield from _undetermined(file, given, deep + 1)
+        case cst.Call() if file.called(value) == f"{CT}load":
+            shape = shape_of(file, value)
+            sizes = [file.integer(e) for e in elements(file, shape)] if shape is not None else []
+            if any(size != 1 for size in sizes) and keyword(value, "padding_mode") is None:
+                yield value
+
+
+def _given(file: KernelFile, name: cst.Name) -> Iterator[cst.BaseExpression]:
+    """What the callers of a helper give for one of its parameters, where it is unchanged."""
+    found = definition(file.source, name.value, name)
+    helper = file.source.enclosing(name)
+    if found is None or helper is None or not isinstance(found.node, cst.Param):
+        return
+    place = next((n for n, p in enumerate(helper.parameters) if p is found.node), None)
+    for _, call in file.compiled(cst.Call):
+        if place is not None and file.source.function_of(call.func) is helper:
+            given = argument(call, place, name.value)
+            if given is not None:
+                yield given
 
 
 def _origin(file: KernelFile, operand: cst.BaseExpression) -> cst.Call | None:
     """The call that a tile comes from, through casts and changes of its shape."""
-    value = file.source.resolve(operand)
+    value = _reshaped(file, operand)
+    return value if isinstance(value, cst.Call) else None
+
+
+def _reshaped(file: KernelFile, operand: cst.BaseExpression) -> cst.BaseExpression:
+    """What a tile comes from, through casts and changes of its shape."""
+    value = traced(file.source, operand)
     if not isinstance(value, cst.Call):
-        return None
+        return value
     if file.called(value) in RESHAPED and value.args:
-        return _origin(file, value.args[0].value)
+        return _reshaped(file, value.args[0].value)
     if isinstance(value.func, cst.Attribute) and value.func.attr.value == "astype":
-        return _origin(file, value.func.value) if file.called(value) not in RESHAPED else None
+        return _reshaped(file, value.func.value)
     return value
 
 
