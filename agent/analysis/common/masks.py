@@ -9,6 +9,10 @@ import libcst as cst
 from agent.analysis.common.reaching_definitions import value_of
 from agent.syntax import Source
 
+EVEN, FULL = "EVEN_", "FULL_"
+"""What the constants are called that say that blocks end where an array does, or hold all of it."""
+UNMASKED = (EVEN, FULL)
+
 
 def conditions(
     source: Source, mask: cst.BaseExpression | None, *, even: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.masks import conditions, upper_bound
+from agent.analysis.common.masks import UNMASKED, conditions, upper_bound
 from agent.analysis.common.reaching_definitions import (
     augmentation,
     binds,
@@ -34,9 +34,6 @@ from agent.analysis.triton.reduced_axes import expanded_axis
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
-EVEN, FULL = "EVEN_", "FULL_"
-"""What the constants are called that say that blocks end where an array does, or hold all of it."""
-UNMASKED = (EVEN, FULL)
 NO_TILE = "is no tile of two dimensions"
 """It says less than any other reason: numbers and rows are loaded beside tiles."""
 
