@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.capture.files import CaptureFiles
-from agent.capture.refused import Case, with_distinct, without
+from agent.capture.refused import Case, why_perhaps, with_distinct, without
 from agent.captured import CapturedTests, capture_tests
 from agent.errors import NothingCaptured, UsageError
 from agent.frozen_tests import holds
@@ -68,7 +68,8 @@ def without_failing(found: CapturedTests, failing_of: FailingOf) -> CapturedTest
     if failing:
         left = without(found.entries, failing)
         (test, case), reason = next(iter(failing.items()))
-        first = f"{test}[{case}]: {reason}"
+        lacks = why_perhaps(found.entries, (test, case))
+        first = f"{test}[{case}]: {reason}{lacks}"
         if not left:
             raise NothingCaptured(f"every call fails on the code itself: {first}")
         found = replace(found, entries=left)

@@ -114,6 +114,11 @@ def to_state(x, s):
     scaled(x, STATE["last"], s)
 
 
+def to_attribute(x, weight, s):
+    assert weight.count == 3
+    scaled(x, weight.main_grad, s)
+
+
 def to_shared(x, s):
     shared.BUFFER.mul_(1)
     scaled(shared.BUFFER, shared.BUFFER, s)
@@ -202,6 +207,12 @@ def test_objects():
     kernel.by_method(holder, X, 3.0)
     assert torch.equal(holder.out, 3 * X), holder.out
     assert holder.twin is holder
+
+
+    weight = torch.nn.Parameter(torch.ones(8))
+    weight.main_grad, weight.count, weight.itself = torch.empty(8), 3, weight
+    kernel.to_attribute(X, weight, 2.0)
+    assert torch.equal(weight.main_grad, 2 * X)
 
 
 def test_others():

@@ -96,8 +96,11 @@ class Copies:
     def _of(self, value: Any) -> Any:
         import torch
 
+        made: Any
         if isinstance(value, torch.Tensor):
-            return self._tensor(value)
+            made = self._begun(value, self._tensor(value))
+            vars(made).update({name: self.of(each) for name, each in vars(value).items()})
+            return made
         if isinstance(value, torch.Generator):
             return value.clone_state()
         if isinstance(value, random.Random) or type(value).__module__.startswith("numpy"):
@@ -107,7 +110,7 @@ class Copies:
         if isinstance(value, tuple) and hasattr(value, "_make"):
             return value._make(map(self.of, value))
         if type(value) is list:
-            made: Any = self._begun(value, [])
+            made = self._begun(value, [])
             made.extend(map(self.of, value))
             return made
         if isinstance(value, dict):
@@ -241,6 +244,8 @@ class ResultComparison:
                 ours, theirs = torch.from_numpy(one.copy()), torch.from_numpy(other.copy())
         if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
             self._tensors(ours, theirs, given=given)
+            if vars(theirs) and ours is one:  # what their owner has set on them
+                self._holders(vars(ours), vars(theirs), name, given=given)
         elif isinstance(theirs, NUMBERS) and type(ours) is type(theirs):
             self._numbers(ours, theirs, name, given=given)
         elif type(ours).__name__ != type(theirs).__name__:

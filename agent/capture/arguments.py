@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 from operator import mul
@@ -54,13 +54,18 @@ class ArgumentWriter:
         memories = _Memories(tensors)
         some_on_gpu = any(not fact["on_cpu"] for fact in tensors)
 
+        def on_cpu(text: str, fact: Fact) -> str:
+            return f"{text}.cpu()" if fact["on_cpu"] and some_on_gpu else text
+
         def code(fact: Fact) -> str:
             match fact["kind"]:
                 case "tensor":
                     text = memories.code(fact, self)
+                    if told := fact.get("attributes"):
+                        return self.attributed(on_cpu(text, fact), told, code)
                     if "array" in fact:
                         return self.array(text, fact["array"])
-                    return f"{text}.cpu()" if fact["on_cpu"] and some_on_gpu else text
+                    return on_cpu(text, fact)
                 case "tuple" | "list":
                     parts = [code(part) for part in fact["items"]]
                     if fact["kind"] == "list":
@@ -122,6 +127,14 @@ class ArgumentWriter:
         self.helpers.add("integers")
         self.drawn += 1
         return f"integers({shape}, {dtype}, low={contents['low']}, high={contents['high']})"
+
+    def attributed(
+        self, tensor: str, told: Iterable[tuple[str, Fact]], code: Callable[[Fact], str]
+    ) -> str:
+        """A tensor with what its owner has set on it."""
+        self.helpers.add("attributed")
+        given = [f"{name}={code(fact)}" for name, fact in told]
+        return f"attributed({', '.join([tensor, *given])})"
 
     def array(self, tensor: str, library: str) -> str:
         """An array on a tensor's memory, or on a copy of it that lies on the CPU."""

@@ -87,6 +87,16 @@ class CapturedCall:
             given += [*self.made_by["arguments"], *self.made_by["keywords"].values()]
         return next((fact["type"] for fact in walk(given) if fact["kind"] == "unknown"), "")
 
+    def not_made(self) -> tuple[str, str]:
+        """An argument whose tensor carries an attribute that no text can make, and the attribute;
+        empty where there is none."""
+        given = [*zip(self.parameters, self.arguments, strict=False), *self.keywords.items()]
+        for parameter, fact in given:
+            for each in walk([fact]):
+                if names := each.get("not_made"):
+                    return parameter, names[0]
+        return "", ""
+
 
 @dataclass(frozen=True)
 class SeenTests:
@@ -168,6 +178,8 @@ def walk(facts: Iterable[Fact]) -> Iterator[Fact]:
             yield from walk(part for _, part in fact["items"])
         elif fact["kind"] in ("tuple", "list"):
             yield from walk(fact["items"])
+        elif fact["kind"] == "tensor":
+            yield from walk(part for _, part in fact.get("attributes", ()))
 
 
 def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:

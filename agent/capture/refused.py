@@ -53,6 +53,19 @@ def without(
     return tuple(left)
 
 
+def why_perhaps(entries: Sequence[CapturedEntry], failing: Case) -> str:
+    """What a test lacks that fails, to be told behind the reason; empty where nothing is known."""
+    for entry, test in zip(entries, test_names(entries), strict=True):
+        for call, case in zip(entry.calls, ids(entry.calls), strict=True):
+            parameter, attribute = call.not_made()
+            if (test, case) == failing and attribute:
+                return (
+                    f"; {parameter} carries the attribute {attribute}, which a captured test does "
+                    "not make"
+                )
+    return ""
+
+
 def _with_distinct(call: CapturedCall) -> CapturedCall:
     facts = [fact for fact in walk(call.facts) if fact["kind"] == "tensor"]
     memories = [fact["memory"] for fact in facts]

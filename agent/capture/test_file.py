@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.capture.arguments import ArgumentWriter, as_safetensors
-from agent.capture.calls import Capture, CapturedCall
+from agent.capture.calls import Capture, CapturedCall, walk
 from agent.capture.cases import CapturedEntry, ids, unique
 from agent.prompting import render
 
@@ -104,6 +104,7 @@ def write_tests(
         kept=bool(writer.kept),
         backward=any(entry.backward for entry in entries),
         instances=any(entry.on_instance for entry in entries),
+        holders=any(map(_has_holders, entries)),
         entries=described,
     )
     return WrittenTests(text, as_safetensors(writer.kept) if writer.kept else b"", writer.drawn)
@@ -130,6 +131,7 @@ def _entry(
         "shares": [_shares(call, capture) for call in entry.calls[: entry.timed]],
         "on_instance": entry.on_instance,
         "backward": entry.backward,
+        "holders": _has_holders(entry),
         "cases": [
             {
                 "id": name,
@@ -142,6 +144,12 @@ def _entry(
             for call, name in zip(entry.calls, ids(entry.calls), strict=True)
         ],
     }
+
+
+def _has_holders(entry: CapturedEntry) -> bool:
+    """Whether a list or a dictionary is handed over, which a call may empty: as a context."""
+    facts = walk(fact for call in entry.calls for fact in call.facts)
+    return any(fact["kind"] in ("list", "dict") for fact in facts)
 
 
 def _shares(call: CapturedCall, capture: Capture) -> list[str]:

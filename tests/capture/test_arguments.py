@@ -53,7 +53,14 @@ def in_chunks(decays: torch.Tensor, chunk: int, dim: int = 1) -> torch.Tensor:
     return torch.cat([part.cumsum(dim) for part in decays.split(chunk, dim)], dim)
 
 
+def attributed(tensor: torch.Tensor, /, **attributes: Any) -> torch.Tensor:
+    """As the test files have it."""
+    vars(tensor).update(attributes)
+    return tensor
+
+
 HELPERS = {
+    "attributed": attributed,
     "cumulative": cumulative,
     "torch": torch,
     "DEVICE": "cpu",
@@ -102,6 +109,33 @@ def test_a_tensor_is_made_with_the_same_layout(kind: str) -> None:
     told = seen(DRAWN[kind])
     args, kwargs = made(told)
     assert layout(seen(*args, **kwargs)) == layout(told)
+
+
+def test_what_is_set_on_a_tensor_is_set_again() -> None:
+    weight = torch.nn.Parameter(torch.randn(4, 8))
+    weight.main_grad = QKV[:, :32]  # type: ignore[attr-defined]
+    weight.zeroed, weight.partition = True, -1  # type: ignore[attr-defined]
+    weight.called, weight.scale, weight.none = "w", 0.5, None  # type: ignore[attr-defined]
+    weight.itself, weight.owner = weight, object()  # type: ignore[attr-defined]
+    weight._noted = 1  # type: ignore[attr-defined]
+    told = seen([weight], QKV[:, 32:])
+    args, _ = made(told)
+    ((again,), other) = args
+    assert {name: value for name, value in vars(again).items() if name != "main_grad"} == {
+        "zeroed": True, "partition": -1, "called": "w", "scale": 0.5, "none": None,
+    }  # fmt: skip
+    assert layout(seen(again.main_grad)) == layout(seen(QKV[:, :32]))
+    assert other.data_ptr() - again.main_grad.data_ptr() == 32 * 4
+    assert told["arguments"][0]["items"][0]["not_made"] == ["itself", "owner"]
+
+
+def test_a_number_that_is_set_on_a_tensor_makes_no_other_kind_of_call() -> None:
+    kinds = []
+    for step in (1, 2):
+        x = torch.ones(4)
+        x.step = step  # type: ignore[attr-defined]
+        kinds.append(describe((x,), {}, ArgumentFacts()))
+    assert kinds[0] == kinds[1]
 
 
 def test_an_array_is_made_again_as_one() -> None:

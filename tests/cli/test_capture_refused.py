@@ -134,6 +134,63 @@ def test_calls_that_reach_out_of_bounds_are_told_as_a_run_tells_them(
         assert "def test_double(" in text and "def test_ahead(" not in text
 
 
+WEIGHTS = f"""{DOUBLE}
+
+def backward(x, weight):
+    assert weight.zeroed, "not set"
+    y = weight.main_grad
+    double_kernel[(1,)](x, y, x.numel(), BLOCK_SIZE=BLOCK_SIZE)
+    weight.zeroed = False
+
+
+def owned(x, weight):
+    assert weight.owner is not None
+    backward(x, weight)
+"""
+WEIGHT = """\
+import torch
+from scatter import *
+x, weight = torch.ones(100), torch.nn.Parameter(torch.ones(100))
+weight.main_grad, weight.zeroed = torch.empty(100), True
+"""
+
+
+def test_what_is_set_on_a_tensor_is_in_its_test_or_told(repo: Path) -> None:
+    """As Megatron sets `main_grad`, which kernels write to."""
+    (repo / KERNEL).write_text(WEIGHTS)
+    again = "weight.zeroed, weight.owner = True, object()\nowned(x, weight)\n"
+    done = capture(repo, f"{WEIGHT}backward(x, weight)\n{again}")
+    assert done.code == 0, done.err
+    text = (repo / CAPTURED).read_text()
+    assert "def test_backward(" in text and "def test_owned(" not in text
+    (left_out,) = (note for note in done.json["notes"] if "kind of calls" in note)
+    assert left_out.endswith(
+        "; weight carries the attribute owner, which a captured test does not make"
+    )
+    broken = WEIGHTS.replace("    weight.zeroed = False", "    y[7] = 5")
+    (repo / KERNEL).write_text(broken)
+    command = [warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider", CAPTURED]
+    wrong = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
+    assert "Mismatched elements: 1 / 100" in wrong.stdout  # what was written there is compared
+
+
+def test_a_call_that_empties_a_list_is_tried_and_timed_again_and_again(repo: Path) -> None:
+    """As a backward pass of its own does with its context."""
+    emptied = "\n\ndef emptied(context):\n    x = context.pop()\n    context[0].copy_(double(x))\n"
+    (repo / KERNEL).write_text(f"{DOUBLE}{emptied}    context.clear()\n")
+    script = "import torch\nfrom scatter import *\nemptied([torch.empty(100), torch.ones(100)])\n"
+    assert capture(repo, script).code == 0
+    command = [warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider", CAPTURED]
+    passed = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
+    assert re.search(r"\b2 passed", passed.stdout), passed.stdout
+    kernel = repo / KERNEL
+    kernel.write_text(
+        kernel.read_text().replace("    context.clear", "    context[0][7] = 5\n    context.clear")
+    )
+    wrong = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
+    assert "Mismatched elements: 1 / 100" in wrong.stdout  # though the list is empty then
+
+
 def test_a_command_that_fails_after_its_calls_gives_their_tests(repo: Path) -> None:
     """A benchmark that times everything, and then writes to its author's home."""
     done = capture(repo, BEGIN + NAN + "open('/no/such/folder/results.json', 'w')\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import keyword
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,12 +26,16 @@ class ArgumentFacts:
     def __init__(self) -> None:
         self._memories: dict[int, int] = {}
         self._tensors: list[tuple[Message, Any]] = []
+        self._numbers: list[tuple[Message, Any]] = []
         self._unknown = False
 
     def of(self, value: Any) -> Message:
         """What is told of a value, without what is in its tensors."""
         if is_tensor(value):
-            return self._tensor(value)
+            fact = self._tensor(value)
+            if fact["kind"] == "tensor" and vars(value):
+                self._add_attributes(fact, value)
+            return fact
         if library := library_of(value):
             return self._array(value, library)
         if type(value) is dict and all(type(key) in (str, int) for key in value):
@@ -67,9 +72,11 @@ class ArgumentFacts:
         """Complete the descriptions by what is in the tensors now."""
         for fact, tensor in self._tensors:
             fact["contents"] = contents(tensor)
+        for fact, number in self._numbers:
+            fact |= _plain(number)
 
     def _tensor(self, tensor: Any) -> Message:
-        if type(tensor) not in (torch().Tensor, torch().nn.Parameter):
+        if type(tensor) not in _tensor_types():
             return self._noting(_unknown(tensor))
         storage = tensor.untyped_storage()
         memory = self._memories.setdefault(storage.data_ptr(), len(self._memories))
@@ -87,6 +94,36 @@ class ArgumentFacts:
         }
         self._tensors.append((fact, tensor))
         return fact
+
+    def _add_attributes(self, fact: Message, tensor: Any) -> None:
+        """What the tensor's owner has set on it, as `weight.main_grad`; of the rest the names.
+
+        Numbers follow with the contents: one that counts is no other kind of call each time.
+        """
+        told: list[list[Any]] = []
+        others: list[str] = []
+        for name, value in vars(tensor).items():
+            if name.startswith("_"):  # PyTorch's and its compiler's notes
+                continue
+            if not name.isidentifier() or keyword.iskeyword(name):
+                others.append(name)
+            elif type(value) in _tensor_types() and value is not tensor:
+                told.append([name, self._tensor(value)])
+            elif type(value) in (int, float):
+                told.append([name, {"kind": "value", "code": ""}])
+                self._numbers.append((told[-1][1], value))
+            elif value is None or type(value) in (bool, str):
+                told.append([name, _plain(value)])
+            else:
+                others.append(name)
+        if told:
+            fact["attributes"] = told
+        if others:
+            fact["not_made"] = others
+
+
+def _tensor_types() -> tuple[type, ...]:
+    return (torch().Tensor, torch().nn.Parameter)
 
 
 def _plain(value: Any) -> Message:
