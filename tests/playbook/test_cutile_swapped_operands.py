@@ -95,6 +95,32 @@ def test_what_gains_nothing_stays(old: str, new: str) -> None:
     assert "fewer than 64 rows" in refusal(ENTRY, text)
 
 
+CONFIG = 'CONFIG = {"rows": 64, "columns": 128}\nIS_TUNED = False\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "offered"),
+    [
+        (CONFIG, False),
+        (CONFIG.replace("64", "1 << 6"), False),
+        (CONFIG.replace("64", "16"), True),
+        (CONFIG.replace("False", "bool(environ)"), True),
+        (CONFIG + "CONFIG.update(read())\n", True),
+    ],
+)
+def test_sizes_of_a_dictionary_are_known(config: str, offered: bool) -> None:
+    """As in learn-cuTile: a fixed config, and a search that is switched off."""
+    text = PLAIN.replace("def run():\n", f"{config}\ndef run():\n").replace(
+        "    rows=16\n    columns=64\n",
+        "    config = tuned() if IS_TUNED else CONFIG\n"
+        '    rows, columns = config["rows"], config["columns"]\n',
+    )
+    if offered:
+        assert playbook.get(ENTRY).variants(subject(text)) == [{}]
+    else:
+        assert "fewer than 64 rows" in refusal(ENTRY, text)
+
+
 PLAIN = """\
 import cuda.tile as tile
 import torch

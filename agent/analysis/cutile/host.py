@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from agent.syntax import Source, argument, keyword
+from agent.analysis.cutile.tables import entry_of
+from agent.syntax import Source, argument, integer_of, keyword
 
 Value: TypeAlias = int | float | bool
 
@@ -69,6 +70,8 @@ def constant(source: Source, expression: cst.BaseExpression, deep: int = 0) -> K
         case cst.UnaryOperation(operator=cst.Minus()):
             inner = constant(source, expression.expression, deep + 1)
             return Known(-inner.value, inner.is_default) if inner else None
+        case cst.BinaryOperation() if (number := integer_of(expression)) is not None:
+            return Known(number, False)
         case cst.BinaryOperation():
             operation = _OPERATIONS.get(type(expression.operator))
             left = constant(source, expression.left, deep + 1)
@@ -80,15 +83,39 @@ def constant(source: Source, expression: cst.BaseExpression, deep: int = 0) -> K
             except ArithmeticError:
                 return None
             return Known(value, left.is_default or right.is_default)
+        case cst.IfExp(test=test, body=body, orelse=otherwise):
+            decided = constant(source, test, deep + 1)
+            if decided is None or decided.is_default:
+                return None
+            return constant(source, body if decided.value else otherwise, deep + 1)
+        case cst.Subscript(
+            value=table,
+            slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as key))],
+        ):
+            written = _table(source, table, deep + 1)
+            entry = written and entry_of(source, written, str(key.evaluated_value))
+            return constant(source, entry, deep + 1) if entry else None
         case cst.Name():
             behind = source.resolve(expression)
-            if behind is not expression and not isinstance(behind, cst.Name):
+            is_name = isinstance(behind, cst.Name) and behind.value not in ("True", "False")
+            if behind is not expression and not is_name:
                 return constant(source, behind, deep + 1)
             given = parameter(source, behind)
             default = given.default if given is not None else None
             inner = constant(source, default, deep + 1) if default is not None else None
             return Known(inner.value, True) if inner else None
     return None
+
+
+def _table(source: Source, expression: cst.BaseExpression, deep: int) -> cst.Dict | None:
+    """The dictionary that an expression always is, if the file writes it out."""
+    behind = source.resolve(expression)
+    if isinstance(behind, cst.IfExp) and deep <= _DEEP:
+        decided = constant(source, behind.test, deep + 1)
+        if decided is None or decided.is_default:
+            return None
+        return _table(source, behind.body if decided.value else behind.orelse, deep + 1)
+    return behind if isinstance(behind, cst.Dict) else None
 
 
 def parameter(source: Source, name: cst.BaseExpression) -> cst.Param | None:

@@ -27,13 +27,14 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.host import constant
 from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.tile_shapes import Edges, edges_of
 from agent.launches import ObservedLaunch, values_of
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.cutile.insertion import before_kernels, free_name
-from agent.syntax import Function, Source, Untraceable, argument, assigned, keyword
+from agent.syntax import Function, Source, argument, assigned, keyword
 
 MMA = f"{CT}mma"
 FEWEST = 64
@@ -223,7 +224,5 @@ def _sizes(
         given = [value for value in every if value is not None]
         if len(given) < len(every):
             return ()
-    try:
-        return [source.trace(value).value for value in given]
-    except Untraceable:
-        return ()
+    known = [constant(source, value) for value in given]
+    return [int(each.value) for each in known if each] if all(known) else ()
