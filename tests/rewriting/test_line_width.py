@@ -173,6 +173,22 @@ def test_a_value_goes_into_parentheses_at_its_operators(line: str, expected: lis
     ]
 
 
+def test_an_argument_goes_into_parentheses_at_its_operators() -> None:
+    masks = [f"({name} < tl.load(bounds_ptr + {name}))" for name in ("rows", "columns", "depths")]
+    text = f"x = tl.load(x_ptr + offsets, mask={' & '.join(masks)}, other=0.0)\n"
+    assert laid_out("pass\n", text).splitlines() == [
+        "x = tl.load(",
+        "    x_ptr + offsets,",
+        "    mask=(",
+        f"        {masks[0]}",
+        f"        & {masks[1]}",
+        f"        & {masks[2]}",
+        "    ),",
+        "    other=0.0,",
+        ")",
+    ]
+
+
 BLOCKS = "triton.cdiv(the_map.number_of_rows_of_it, block_rows * programs)"
 
 

@@ -161,23 +161,32 @@ class _Line:
 
     def at_operators(self, statement: cst.CSTNode, value: cst.BaseExpression) -> _Edit | None:
         """The value of a statement in parentheses, with a line for each operand if need be."""
-        margin, step = self._margin(value), self._step()
+        margin = self._margin(value)
         places = [self.source.place(value)]
         if isinstance(statement, cst.SimpleStatementLine):
             places.append(self.source.place(statement))
         is_here = all(place.start.line == place.end.line for place in places)
-        if not is_here or margin is None or len(value.lpar) > 1:
+        if not is_here or margin is None or ends_in_its_call(value):
             return None
-        if not operands(value) or ends_in_its_call(value):
+        new = self._in_parentheses(value, margin)
+        return (value, lambda _: new) if new is not None else None
+
+    def _in_parentheses(
+        self, value: cst.BaseExpression, margin: str, deeper: int = 0
+    ) -> cst.BaseExpression | None:
+        """A value with operators on lines of its own, below one that many steps from this one."""
+        if not operands(value) or len(value.lpar) > 1:
             return None
-        below, closing = _newline(margin + step), _newline(margin)
+        step = self._step()
+        outer = margin + deeper * step
+        below, closing = _newline(outer + step), _newline(outer)
         block = len(self._indent) - len(margin)
-        room = self.width - len(self._indent) - len(step) - LONGEST_OPERATOR
+        room = self.width - block - len(outer + step) - LONGEST_OPERATOR
         for broken in (value, before_operators(value, below, room)):
             new = in_parentheses(broken, below, closing)
             _, *lines = self._code(new).splitlines()
             if block + max(map(len, lines)) <= self.width:
-                return value, lambda _, new=new: new
+                return new
         return None
 
     def broken(self, node: _Brackets) -> _Edit | None:
@@ -196,7 +205,14 @@ class _Line:
         rest = len(self.text) - self.source.place(node).end.column + 1
         inner = len(self._indent) + len(step)
         is_open = first <= self.width and len(self._indent) + rest <= self.width
-        if margin is None or not is_open or max(map(len, written)) + inner + 1 > self.width:
+        if margin is None or not is_open:
+            return None
+        wrapped = {
+            number: self._in_parentheses(part.value, margin, deeper=1)
+            for number, (part, text) in enumerate(zip(parts, written, strict=True))
+            if inner + len(text) + 1 > self.width
+        }
+        if any(value is None for value in wrapped.values()):
             return None
         on_one = inner + len(", ".join(written)) <= self.width
         below, closing = _newline(margin + step), _newline(margin)
@@ -206,7 +222,10 @@ class _Line:
         has_comma = is_single or (not on_one and not is_generator)
 
         def edit(new: Any) -> cst.CSTNode:
-            *others, last = _parts(new)
+            *others, last = [
+                part.with_changes(value=wrapped.get(number, part.value))
+                for number, part in enumerate(_parts(new))
+            ]
             comma: Any = cst.MaybeSentinel.DEFAULT
             if has_comma:
                 comma = cst.Comma(whitespace_after=closing)
