@@ -11,6 +11,7 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.aliasing import may_share
+from agent.analysis.triton.arguments import does_without
 from agent.analysis.triton.dialect import ROUNDING
 from agent.porting.context import Context
 from agent.porting.functions import Translated
@@ -26,13 +27,17 @@ VIEWS = (
 
 
 def with_stand_ins(
-    context: Context, launch: Launch, given: Mapping[str, str], done: Translated
+    context: Context, kernel: Kernel, launch: Launch, given: Mapping[str, str], done: Translated
 ) -> dict[str, str]:
     """Parameter -> what is passed; for an array that may be None, which a kernel does not touch
-    then, another one: rather one that is only read."""
+    then, another one: rather one that is only read. One that it touches in any case is none."""
     source, found = context.source, dict(given)
     arrays = [name for name, value in done.values.items() if isinstance(value, Pointer)]
-    doubtful = [n for n in arrays if _is_doubtful(source, launch, n)]
+    doubtful = [
+        name
+        for name in arrays
+        if does_without(source, kernel, name) and _is_doubtful(source, launch, name)
+    ]
     others = [n for n in arrays if n not in doubtful]
     others.sort(key=lambda name: name in done.stored)
     for name in doubtful if others else ():

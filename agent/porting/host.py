@@ -147,7 +147,7 @@ class Host:
             self.context.note(call, f"`{name}` is dropped: cuTile chooses for itself")
         done = self._translated[kernel.name]
         shown = self._given(kernel, launch, tuning)
-        given = with_stand_ins(self.context, launch, shown, done)
+        given = with_stand_ins(self.context, kernel, launch, shown, done)
         arguments = [self._argument(call, p, given, done) for p in kernel.function.parameters]
         grid, before = self._grid(launch, shown)
         ct, torch = self.context.tile, self.context.torch

@@ -90,3 +90,14 @@ def test_none_that_is_written_out_gives_way_to_another_array() -> None:
     text = TRITON.format(kept="kept = None", passed="None")
     assert "flat(total if total is not None else x),\n" in port(text, "sums.py").text
     assert "None)" not in port(text, "sums.py").text
+
+
+def test_an_array_that_a_kernel_touches_in_any_case_is_there_whatever_the_host_says() -> None:
+    """As of one that `x, add = None, None` leaves out together with others, launch and all."""
+    made = (
+        f"{BRANCH}\n    if with_total:\n        x = x + 0\n    else:\n        x, add = None, None\n"
+        "    if out is None:\n        return"
+    )
+    text = port(TRITON.format(kept=made, passed="kept"), "sums.py").text
+    assert "flat(x)," in text
+    assert "flat(add if add is not None else x)" in text
