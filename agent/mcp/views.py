@@ -13,7 +13,7 @@ from agent.errors import TileAgentError
 from agent.measuring.decision import Status
 from agent.report import table
 from agent.repository import Repository
-from agent.state import Row
+from agent.state import Row, WrongVariant
 
 View = Callable[[Mapping[str, Any], Path], Awaitable[dict[str, Any]]]
 """Makes an answer of what `tile-agent status --json` printed in a folder. Failures have `error`."""
@@ -24,8 +24,14 @@ async def results_of(known: Mapping[str, Any], _folder: Path) -> dict[str, Any]:
     run = _latest(known)
     if "error" in run:
         return run
-    rows = [Row(**row | {"status": Status(row["status"])}) for row in run["rows"]]
+    rows = [_row(each) for each in run["rows"]]
     return {"run": run["run"], "table": table.render(rows), "rows": run["rows"]}
+
+
+def _row(known: Mapping[str, Any]) -> Row:
+    """A row of the table, from its JSON."""
+    wrong = tuple(WrongVariant(**each) for each in known.get("wrong", ()))
+    return Row(**{**known, "status": Status(known["status"]), "wrong": wrong})
 
 
 async def diff_of(
