@@ -27,6 +27,16 @@ def warps(made: str) -> list[int]:
         (MADE, [2, 8, 16]),
         (MADE.replace(", num_warps=4", ""), [2, 8, 16]),
         (f"return [triton.Config({A}, num_warps=w) for w in [2, 4]]", [8, 16]),
+        (
+            f"return [triton.Config({A}, num_warps=w, num_stages=s) for b in sizes() "
+            "for s, w in [(3, 4), (3, 8), (4, 4)] if b < 2]",
+            [2, 8, 16],
+        ),
+        (
+            f"return [triton.Config({A}, num_warps=w, num_stages=s) "
+            "for s, w in [(3, 4), (3, 8), (4, 4)] if s + w < 9]",
+            [2, 4, 8, 16],
+        ),
         (f"return [triton.Config({A}, num_warps=w) for w in [2, 4] if w > 2]", [2, 4, 8, 16]),
         ('return [triton.Config({"BLOCK": 64 * w}, num_warps=w) for w in [2, 4]]', [2, 4, 8, 16]),
         (f"return [triton.Config({A}, num_warps=2), triton.Config({A}, num_warps=4)]", [8, 16]),

@@ -91,14 +91,32 @@ def _tried(source: Source, listed: cst.ListComp, loop: cst.CompFor | None, name:
     """The numbers of a comprehension that has each beside all else; empty where it may not."""
     uses = [n for n in descendants(listed, cst.Name) if n.value == name]
     numbers: set[int] = set()
+    beside: set[str] = set()
+    asked: set[str] = set()
     while loop is not None:
-        tried = source.resolve(loop.iter)
-        if loop.ifs:
-            return set()
-        if source.code(loop.target) == name and isinstance(tried, cst.List | cst.Tuple):
-            found = [element.value for element in tried.elements]
-            numbers = {n.evaluated_value for n in found if isinstance(n, cst.Integer)}
+        target = [n.value for n in descendants(loop.target, cst.Name)]
+        asked |= {n.value for test in loop.ifs for n in descendants(test, cst.Name)}
+        if name in target:
+            numbers = _beside_each(source.resolve(loop.iter), target.index(name))
+            beside = {*target}
         loop = loop.inner_for_in
     keywords = [arg for arg in descendants(listed.elt, cst.Arg)
                 if arg.keyword is not None and arg.keyword.value == name]  # fmt: skip
-    return numbers if len(uses) - len(keywords) == 2 else set()
+    is_free = len(uses) - len(keywords) == 2 and not asked & beside
+    return numbers if is_free else set()
+
+
+def _beside_each(tried: cst.BaseExpression, place: int) -> set[int]:
+    """The numbers that a list of numbers holds; of one of rows, those beside all else of a row."""
+    if not isinstance(tried, cst.List | cst.Tuple):
+        return set()
+    found: dict[tuple[int, ...], set[int]] = {}
+    for element in tried.elements:
+        value = element.value
+        row = [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value]
+        numbers = [n.evaluated_value for n in row if isinstance(n, cst.Integer)]
+        if len(numbers) != len(row) or place >= len(row):
+            return set()
+        others = tuple(numbers[:place] + numbers[place + 1 :])
+        found.setdefault(others, set()).add(numbers[place])
+    return set.intersection(*found.values()) if found else set()
