@@ -1404,3 +1404,34 @@ def share(x, y):
     share_kernel[(1,)](x, y, 256)
 """
     assert "line 8 divides `x` by a reduction" in refusal("hoisted-reciprocal", helper)
+
+
+STUBS = """\
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    import types
+
+    triton = types.ModuleType("triton")
+    triton.jit = lambda f: f
+    triton.Config = dict
+"""
+
+
+def test_what_a_stand_in_for_triton_lacks_is_not_asked_of_it() -> None:
+    """Some files are imported where Triton is not installed, by a module of a few names."""
+    plain = "import triton\nimport triton.language as tl\n"
+    text = playbook.get("even-blocks").before.replace(plain, STUBS)
+    assert "line 9 stands in for Triton" in refusal("even-blocks", text)
+    whole = text.replace("    triton.Config", "    triton.heuristics = triton.Config")
+    assert "EVEN_N" in apply("even-blocks", whole)
+    tuned = playbook.get("config-options").before.replace(plain, STUBS)
+    assert "stands in for `triton.Config`" in refusal("config-options", tuned)
+
+
+def test_a_precision_that_a_kernel_is_given_is_no_tf32() -> None:
+    before = playbook.get("tf32-dots").before
+    text = re.sub(r'input_precision="\w+"', "input_precision=PRECISION", before)
+    assert text != before
+    assert "is handed in: `PRECISION`" in refusal("tf32-dots", text)

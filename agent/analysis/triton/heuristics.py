@@ -9,7 +9,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON, WRAPPERS
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, argument, assigned, descendants
 
 HEURISTICS = "triton.heuristics"
 ON_HOST = "triton.tools.tensor_descriptor.TensorDescriptor"
@@ -66,7 +66,22 @@ def check_heuristics(source: Source, kernel: Kernel) -> None:
         raise NotApplicable(cannot)
 
 
+def stand_in(source: Source) -> dict[str, int]:
+    """What a file gives a stand-in for Triton, as `triton.jit = lambda f: f` -> the line.
+
+    It does so to be imported where Triton is not installed; empty where it does not.
+    """
+    return {
+        target.attr.value: source.line(target)
+        for target, _ in assigned(source.module)
+        if isinstance(target, cst.Attribute) and source.code(target.value) == "triton"
+    }
+
+
 def _obstacles(source: Source, kernel: Kernel) -> Iterator[str]:
+    if (given := stand_in(source)) and "heuristics" not in given:
+        line = min(given.values())
+        yield f"line {line} stands in for Triton where it is not installed, without heuristics"
     device = {k.function.node for k in TRITON.kernels(source)}
     for mention in source.mentions(kernel.function):
         around = source.enclosing(mention)

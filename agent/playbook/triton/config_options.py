@@ -25,6 +25,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.config_numbers import adds_none
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.heuristics import stand_in
 from agent.analysis.triton.tuners import check_may_try, config_lists, other_tuner, why_tuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
@@ -159,6 +160,8 @@ def _edits(subject: Subject, params: Params) -> dict[cst.CSTNode, Edit]:
 
 
 def _text(source: Source, given: cst.BaseExpression, option: str, value: int) -> str:
+    if (line := stand_in(source).get("Config")) is not None:
+        raise NotApplicable(f"line {line} stands in for `triton.Config` where it is not installed")
     triton = module_named(source, "triton")
     if triton is None and not imports_name(source, "triton", "Config"):
         raise NotApplicable("the file does not import triton, whose Config makes the configs")

@@ -26,6 +26,8 @@ from agent.syntax import Source, keyword, with_keyword
 
 PRECISIONS = ("tf32x3", "tf32")
 FIRST_TF32 = 80
+UNKNOWN = "unknown"
+"""A precision that the kernel is given."""
 
 
 class Tf32Dots(Optimization):
@@ -89,13 +91,19 @@ def _dots(subject: Subject) -> list[cst.Call]:
     if 0 < subject.hardware.sm < FIRST_TF32:
         raise NotApplicable(f"sm_{subject.hardware.sm} has no TF32")
     source = subject.source
-    found = [
+    every = [
         dot
         for kernel in TRITON.chosen(source)
         for function in TRITON.reached(source, kernel)
         for dot in TRITON.find(source, function.node.body, ("triton.language.dot",))
-        if _precision(source, dot) == "ieee"
     ]
+    found = [dot for dot in every if _precision(source, dot) == "ieee"]
+    handed = [dot for dot in every if _precision(source, dot) == UNKNOWN]
+    if handed and not found:
+        given = keyword(handed[0], "input_precision")
+        code = source.code(given) if given is not None else ""
+        line = source.line(handed[0])
+        raise NotApplicable(f"the precision of the tl.dot at line {line} is handed in: `{code}`")
     if not found:
         raise NotApplicable("no tl.dot asks for fp32 products; TF32 is what Triton uses unasked")
     return found
@@ -105,7 +113,7 @@ def _precision(source: Source, dot: cst.Call) -> str:
     given = keyword(dot, "input_precision")
     if given is not None:
         behind = source.resolve(given)
-        return str(behind.evaluated_value) if isinstance(behind, cst.SimpleString) else "unknown"
+        return str(behind.evaluated_value) if isinstance(behind, cst.SimpleString) else UNKNOWN
     allowed = keyword(dot, "allow_tf32")
     return "ieee" if allowed is not None and source.code(allowed) == "False" else "tf32"
 
