@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli import output
-from agent.cli.diff import unified
 from agent.cli.shared_options import Json, Kernel, Python
+from agent.report.unified import unified
 
 if TYPE_CHECKING:
     from agent.harness.compiling.configs import CompiledConfig

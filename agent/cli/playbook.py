@@ -146,10 +146,10 @@ def _subject(entry: Entry, kernel: Path, seen: observed.SeenByRun) -> Subject:
 def _changed(entry: Entry, kernel: Path | None, number: int) -> tuple[dict[str, object], str]:
     """One of the versions that an entry would try of a kernel, as facts and as a diff."""
     from agent.analysis.common.subject import NotApplicable
-    from agent.cli.diff import unified
     from agent.errors import UsageError
     from agent.playbook.base import Optimization
     from agent.proposers.playbook import edited
+    from agent.report.unified import unified
 
     if kernel is None:
         raise UsageError("--diff shows a change of a kernel: name its file with --kernel")

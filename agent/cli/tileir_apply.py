@@ -52,10 +52,10 @@ def apply(
     The configs are behind a gate, so that any other backend sees those it saw.
     """
     output.use_json(as_json)
-    from agent.cli.diff import unified
     from agent.cli.tileir_transforms import Moved
     from agent.environment import probe
     from agent.harness.tile_ir import read_machine
+    from agent.report.unified import unified
     from agent.target import parse
     from agent.tileir import report
     from agent.tileir.advice import recommend

@@ -6,10 +6,9 @@ secrets out first: everything here is still text, and nothing is marked up.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import unified_diff
+from pathlib import Path
 from typing import Any
 
 from agent.environment import describe
@@ -21,14 +20,12 @@ from agent.report.reproduce import reproduce
 from agent.report.result import to_result
 from agent.report.roofline import roof_line, roofline
 from agent.report.table import render as render_table
+from agent.report.unified import unified
 from agent.repository import Repository
 from agent.state import Phase, Run
 
 LONGEST_DIFF = 60_000
 """Characters of a change that a report shows; git has the rest."""
-
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-"""Unlike `splitlines` it leaves a form feed inside its line, as git does."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,8 @@ class KernelTexts:
         texts = [self.text(sha) for sha in (before, after)]
         if None in texts:
             return None
-        old, new = (_LINE.findall(text or "") for text in texts)
-        lines = unified_diff(old, new, f"a/{self.kernel}", f"b/{self.kernel}")
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        old, new = (text or "" for text in texts)
+        return unified(old, new, Path(self.kernel))
 
     def text(self, sha: str) -> str | None:
         """The whole of it at a commit; None where git no longer has that."""
