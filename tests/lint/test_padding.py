@@ -159,6 +159,8 @@ def k(x, y, size: ct.Constant[int]):
         ("weighted(weights=weights, parts=parts)", True),
         ("ct.sum(parts, axis=0)", True),
         ("ct.sum(2.0 * parts.astype(ct.float32), axis=0)", True),
+        ("ct.sum(ct.mul(parts, -parts), axis=0)", True),
+        ("ct.sum(ct.maximum(ct.abs(parts), 1.0) + 1.0, axis=0)", True),
         ("ct.sum(ct.where(o[:, None] < 3, parts, 0.0), axis=0)", False),
         ("weighted(ct.where(o[:, None] < 3, parts, 0.0), weights)", False),
     ],

@@ -72,3 +72,12 @@ def test_where_all_are_there_it_says_so() -> None:
     made = f"return [triton.Config({A}, num_warps=w) for w in (2, 4, 8, 16)]"
     with pytest.raises(NotApplicable, match="every number worth trying is among the configs"):
         warps(made)
+
+
+def test_a_decorator_on_one_line_gets_its_arguments_on_lines_of_their_own() -> None:
+    text = playbook.get("config-options").before
+    assert '@triton.autotune(configs=configs(), key=["n"])\n' in text
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware())
+    changed = playbook.get("config-options").apply(subject, {"num_warps": 8})
+    assert "@triton.autotune(\n    configs=[\n        triton.Config(\n" in changed
+    assert 'sorted({made.num_warps, 8})\n    ],\n    key=["n"],\n)\n@triton.jit\n' in changed

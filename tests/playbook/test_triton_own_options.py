@@ -6,7 +6,7 @@ import pytest
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, Subject
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.syntax import Source
 
 TEXT = """\
@@ -147,3 +147,15 @@ def test_what_is_not_followed_is_set_on_the_kernel(line: str, given: str) -> Non
     new = changed("warps-and-stages", text, num_warps=8)
     assert "@triton.heuristics" in new
     assert line in new
+
+
+def test_options_that_a_text_gives_are_not_set_once_more() -> None:
+    """Some write decorators so for a version of Triton; a heuristic outranks a launch."""
+    text = playbook.get("warps-and-stages").before.replace(
+        "@triton.jit\n",
+        "@eval('''triton.heuristics({\"num_warps\": lambda args: 8})''')\n@triton.jit\n",
+    )
+    for name in ("warps-and-stages", "even-blocks"):
+        entry = playbook.get(name)
+        with pytest.raises(NotApplicable, match="a text makes the decorator of"):
+            entry.variants(Subject(Source(text), KernelClass.MEMORY, Hardware()))

@@ -42,6 +42,10 @@ FORMS = {
     ),
     "a number of 64 bits": ("tl.program_id(0)\n", "tl.program_id(0).to(tl.int64)\n"),
     "a number of 64 bits at its use": (MOVED, "    x_ptr += row.to(tl.int64) * stride\n"),
+    "how many programs there are, asked for nothing": (
+        "mask=cols < n_cols)\n\n",
+        "mask=cols < n_cols)\n    tl.num_programs(0)\n\n",
+    ),
     "x = x + ...": (MOVED, "    x_ptr = x_ptr + row * stride\n"),
     "a parameter of another type": (
         MOVED,

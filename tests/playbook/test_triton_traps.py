@@ -1230,7 +1230,7 @@ def test_every_config_is_tried_with_the_options_that_were_added() -> None:
         text = playbook.get("config-options").apply(subject, params)
     assert text.count("for made in") == 2  # what is there is added to
     values: dict[str, Any] = {}
-    configs = text[text.index("configs=[") + 8 : text.index(', key=["n"]')]
+    configs = text[text.index("configs=[") + 8 : text.index(',\n    key=["n"]')]
     exec(
         "import triton\n" + text[text.index("def configs") : text.index("@triton.autotune")], values
     )

@@ -78,7 +78,21 @@ def stand_in(source: Source) -> dict[str, int]:
     }
 
 
+def unread_decorator(source: Source, kernel: Kernel) -> str:
+    """That a text makes a decorator of a kernel, as `@eval("triton.heuristics(...)")`; or nothing.
+
+    What it gives the kernel, options among it, is not to be seen.
+    """
+    for decorator in kernel.function.node.decorators:
+        call = decorator.decorator
+        if isinstance(call, cst.Call) and source.name(call.func) == "builtins.eval":
+            return f"a text makes the decorator of {kernel.name} at line {source.line(decorator)}"
+    return ""
+
+
 def _obstacles(source: Source, kernel: Kernel) -> Iterator[str]:
+    if made := unread_decorator(source, kernel):
+        yield made
     if (given := stand_in(source)) and "heuristics" not in given:
         line = min(given.values())
         yield f"line {line} stands in for Triton where it is not installed, without heuristics"

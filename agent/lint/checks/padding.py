@@ -122,15 +122,21 @@ def undetermined_padding(file: KernelFile) -> Iterator[Found]:
 def _undetermined(
     file: KernelFile, operand: cst.BaseExpression, deep: int = 0
 ) -> Iterator[cst.Call]:
-    """The loads without a padding that a tile comes from whole, or as a factor: a weight of zero
+    """The loads without a padding that a tile comes from, element by element: a weight of zero
     makes no zero of NaN. A helper's parameter comes from what its callers give."""
     if deep > DEEP:
         return
     value = _reshaped(file, operand)
     match value:
-        case cst.BinaryOperation(operator=cst.Multiply(), left=left, right=right):
-            for factor in (left, right):
-                yield from _undetermined(file, factor, deep + 1)
+        case cst.BinaryOperation(operator=cst.Multiply() | cst.Add() | cst.Subtract()):
+            for part in (value.left, value.right):
+                yield from _undetermined(file, part, deep + 1)
+        case cst.UnaryOperation(expression=inner):
+            yield from _undetermined(file, inner, deep + 1)
+        case cst.Call(args=args) if file.called(value) in {*CUTILE.arithmetic} - {f"{CT}where"}:
+            for arg in args:
+                if arg.keyword is None:
+                    yield from _undetermined(file, arg.value, deep + 1)
         case cst.Name():
             for given in _given(file, value):
                 yield from _undetermined(file, given, deep + 1)

@@ -29,6 +29,7 @@ from agent.analysis.triton.heuristics import stand_in
 from agent.analysis.triton.tuners import check_may_try, config_lists, other_tuner, why_tuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.common.formatting import STEP
 from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source
 from agent.tuning.imports import imports_name, module_named
@@ -86,16 +87,18 @@ def clip(x):
     return y
 """
     after = before.replace(
-        "configs=configs()",
-        """\
-configs=[
+        'configs=configs(), key=["n"]',
+        """
+    configs=[
         triton.Config(
             made.kwargs, warps, made.num_stages, made.num_ctas, made.maxnreg,
             made.pre_hook
         )
         for made in configs()
         for warps in sorted({made.num_warps, 8})
-    ]""",
+    ],
+    key=["n"],
+""",
     )
 
     trial = TritonTrial(kernel="clip_kernel", types=(P, P, "i32", 1024), function="clip")
@@ -154,9 +157,32 @@ def _edits(subject: Subject, params: Params) -> dict[cst.CSTNode, Edit]:
             continue
         if own is None:
             edits[given] = writing(_text(source, given, option, int(value)))
+            edits |= _opened(source, given)
         elif all(source.code(element.value) != str(value) for element in own.elements):
             edits[own] = _with(int(value))
     return edits
+
+
+def _opened(source: Source, given: cst.BaseExpression) -> dict[cst.CSTNode, Edit]:
+    """The edit that gives each argument of a decorator on one line a line of its own."""
+    arg, call, decorator = [*source.ancestors(given)][:3]
+    if not isinstance(arg, cst.Arg) or not isinstance(call, cst.Call):
+        return {}
+    place = source.place(call)
+    if not isinstance(decorator, cst.Decorator) or place.start.line != place.end.line:
+        return {}
+    below, closing = (
+        cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(" " * n))
+        for n in (STEP, 0)
+    )
+
+    def edit(updated: cst.Call) -> cst.Call:
+        *others, last = updated.args
+        args = [arg.with_changes(comma=cst.Comma(whitespace_after=below)) for arg in others]
+        args.append(last.with_changes(comma=cst.Comma(whitespace_after=closing)))
+        return updated.with_changes(whitespace_before_args=below, args=args)
+
+    return {call: edit}
 
 
 def _text(source: Source, given: cst.BaseExpression, option: str, value: int) -> str:

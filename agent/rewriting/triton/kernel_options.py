@@ -18,7 +18,7 @@ from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.heuristics import heuristics_of, why_no_heuristics
+from agent.analysis.triton.heuristics import heuristics_of, unread_decorator, why_no_heuristics
 from agent.analysis.triton.host import triton_module
 from agent.rewriting.triton.edits import Edit, with_heuristics, writing
 from agent.rewriting.triton.launch_options import (
@@ -148,6 +148,8 @@ def options_of(source: Source, kernel: Kernel, names: Collection[str]) -> Kernel
     Raises:
         NotApplicable: neither at its launches nor on it; the message says why, for both.
     """
+    if made := unread_decorator(source, kernel):
+        raise NotApplicable(f"{made}: what options that gives is not seen")
     if _own_heuristics(source, kernel).keys() & set(names):
         return OnKernel(source, kernel)
     try:

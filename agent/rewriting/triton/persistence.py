@@ -43,6 +43,7 @@ from agent.rewriting.triton.edits import (
     free_name,
     giving,
     parenthesized,
+    removing,
     statement_of,
     with_parameters,
     writing,
@@ -256,6 +257,10 @@ def _counts(rounds: Rounds) -> dict[cst.CSTNode, Edit]:
         place = axis.evaluated_value
         extent = rounds.extents[place].name if place < len(rounds.extents) else "1"
         edits[call] = writing(parenthesized(source, call, extent))
+        alone, line = [*source.ancestors(call)][:2]
+        if isinstance(alone, cst.Expr) and isinstance(line, cst.SimpleStatementLine):
+            del edits[call]  # a statement of its own, which does nothing
+            edits[line] = removing
     return edits
 
 
