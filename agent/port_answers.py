@@ -85,7 +85,7 @@ def read(
         root: of their project.
         kernels: of the port.
         replace: whether the port stood in the origin's place.
-        failing: tests that fail on the origin itself.
+        failing: tests that do not pass on the origin itself.
     """
     made = [a for a in answers if a["event"] == "call"]
     calls = [a for a in made if a["problem"] or a.get("values", 1)]
@@ -125,10 +125,10 @@ def read(
     elif replace and failed and not anyway:
         wrong.insert(0, f"{failed} of {failed + passed} tests fail on the port: {_said(log)}")
     elif replace and failed and not passed:
-        unchecked = f"{failed} of {failed} tests fail on the origin too, without a GPU: "
+        unchecked = f"{failed} of {failed} tests do not pass on the origin either, without a GPU: "
         unchecked += _said(log)
     elif failed:
-        notes.append(f"{failed} tests fail on the origin, without a GPU")
+        notes.append(f"{failed} tests do not pass on the origin, without a GPU")
     if not unchecked:
         notes += [f"left out, as it cannot be imported: {each}" for each in _shortened(lost)]
     if not unchecked and not wrong and not uncompiled and not calls and not (replace and passed):

@@ -124,14 +124,14 @@ def check(
             file.write_text(text, encoding="utf-8")
             run = ran(functions, replace=replace)
             if run.failing and not functions:
-                failing = ran((), replace=False).failing
+                failing = ran((), replace=False).not_passing
             found = read(
                 run.answers, run.fate, run.log, project.root, port.kernels,
                 replace=replace, failing=failing,
             )  # fmt: skip
             if found.calls or found.problems or found.remedy:
                 return found
-            failing = run.failing
+            failing = run.not_passing
         return found
 
 
@@ -146,8 +146,16 @@ class _TestsRun:
     @property
     def failing(self) -> frozenset[str]:
         """Node ids of the tests that failed."""
+        return self._those("failing")
+
+    @property
+    def not_passing(self) -> frozenset[str]:
+        """And of those that were skipped, as where there is no GPU."""
+        return self.failing | self._those("skipped")
+
+    def _those(self, outcome: str) -> frozenset[str]:
         ends = (a for a in self.answers if a["event"] == "end")
-        return frozenset(each for end in ends for each in end.get("failing", ()))
+        return frozenset(each for end in ends for each in end.get(outcome, ()))
 
 
 def _run(

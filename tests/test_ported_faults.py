@@ -122,16 +122,33 @@ def test_tests_that_fail_on_the_origin_too_say_nothing_of_the_port(
     found = checked(tmp_path, f"import scale\n\n\n{fails}", kernel)
     assert (found.problems, found.fault) == ((), "")
     assert found.unchecked == (
-        "1 of 1 tests fail on the origin too, without a GPU: NotImplementedError: Could not run it"
+        "1 of 1 tests do not pass on the origin either, without a GPU: "
+        "NotImplementedError: Could not run it"
     )
     beside = f"{ASKS}\n\n{fails}"
     if kernel == BY_METHOD:
         found = checked(tmp_path, beside, kernel)
         assert (found.problems, found.unchecked, found.tests) == ((), "", 1)
-        assert found.notes == ("1 tests fail on the origin, without a GPU",)
+        assert found.notes == ("1 tests do not pass on the origin, without a GPU",)
         found = checked(tmp_path, beside, kernel, changed=("* 2.0", "* 3.0"))
         assert found.problems[0].startswith("2 of 2 tests fail on the port: ")
         assert found.fault == "the port does not agree with its origin"
+
+
+def test_tests_that_the_origin_skips_say_nothing_of_the_port(tmp_path: Path) -> None:
+    """As where they ask for a GPU, which cuTile's execution on the CPU stands in for."""
+    skips = """\
+def test_it():
+    import pytest
+    import scale
+
+    if not hasattr(scale, "ct"):
+        pytest.skip("needs CUDA")
+    raise NotImplementedError("torch.compile has no such device")
+"""
+    found = checked(tmp_path, f"{ASKS}\n\n{skips}", BY_METHOD)
+    assert (found.problems, found.unchecked, found.tests) == ((), "", 1)
+    assert found.notes == ("1 tests do not pass on the origin, without a GPU",)
 
 
 OTHERS = KERNEL.replace(

@@ -16,8 +16,8 @@ compile for) and `answers` (the file that answers are appended to, one JSON obje
     {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
     {"event": "missing", "what": ...}
     {"event": "uncollected", "test": node id, "account": why it cannot be imported}
-    {"event": "end", "passed": ..., "failed": ..., "failing": node ids, "kernels": which were
-     launched}
+    {"event": "end", "passed": ..., "failed": ..., "failing": node ids, "skipped": node ids,
+     "kernels": which were launched}
 """
 
 from __future__ import annotations
@@ -307,6 +307,7 @@ def _line(problem: BaseException) -> str:
 _running: CallComparison | None = None
 _ends = {"passed": 0, "failed": 0}
 _failing: dict[str, None] = {}
+_skipped: dict[str, None] = {}
 
 
 def _begin() -> CallComparison | None:
@@ -344,6 +345,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _failing[report.nodeid] = None
     elif report.when == "call" and report.passed:
         _ends["passed"] += 1
+    elif report.skipped:
+        _skipped[report.nodeid] = None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001
@@ -352,4 +355,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001
         if _running.launched and _running.job["targets"]:
             _running.compile_launched()
         launched = dict.fromkeys(name for name, _ in _running.launched)
-        _running.tell(event="end", **_ends, failing=list(_failing), kernels=list(launched))
+        outcomes = {"failing": list(_failing), "skipped": list(_skipped)}
+        _running.tell(event="end", **_ends, **outcomes, kernels=list(launched))
