@@ -1205,6 +1205,11 @@ def test_what_a_remainder_decides_already_is_not_asked_again() -> None:
         )
     )
     assert "asks NO_MASK, a remainder" in refusal("even-blocks", text)
+    handed = re.sub(r"@triton.heuristics.*\n", "", text).replace(
+        "BLOCK=1024)", "BLOCK=1024, NO_MASK=whole)"
+    )
+    handed = handed.replace("    n = x.numel()\n", "    n = x.numel()\n    whole = n % 1024 == 0\n")
+    assert "asks NO_MASK, a remainder" in refusal("even-blocks", handed)
 
 
 def test_an_epilogue_of_64_bits_stays_whole() -> None:

@@ -200,9 +200,14 @@ def _bounded(source: Source, kernel: Kernel, comparison: cst.Comparison) -> Boun
 
 def _check_undecided(source: Source, kernel: Kernel, bounded: Bounded) -> None:
     """Raise `NotApplicable` for a comparison on a way that a remainder decides already."""
-    known = {
-        name for name, value in heuristics_of(source, kernel).items() if "%" in source.code(value)
-    }
+    told = [*heuristics_of(source, kernel).items()]
+    told += [
+        (name, source.resolve(value))
+        for launch in kernel.launches
+        for name, value in launch.arguments.items()
+        if name in kernel.constants
+    ]
+    known = {name for name, value in told if "%" in source.code(value)}
     for around in source.ancestors(bounded.node):
         if isinstance(around, cst.If):
             asked = {name.value for name in descendants(around.test, cst.Name)} & known
