@@ -23,6 +23,7 @@ import libcst as cst
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.divisors import divided_by
 from agent.analysis.cutile.element_types import ElementTypes
 from agent.analysis.cutile.maybe_float64 import MaybeFloat64, unless_float64
 from agent.analysis.cutile.spelling import tile_module
@@ -119,6 +120,7 @@ def _exponentials(source: Source) -> tuple[dict[cst.Call, tuple[str, ...]], int]
                 values = positional(call)
                 plain = len(values) == len(call.args) == 1
                 is_ours = plain and types.is_float32(values[0])
+                is_ours = is_ours and not divided_by(source, function, call)
                 found[call] = larger.names(values[0]) if is_ours else None
     calls = {call: names for call, names in found.items() if names is not None}
     return calls, len(found) - len(calls)

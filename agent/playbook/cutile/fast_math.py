@@ -7,7 +7,8 @@ Do: `ct.truediv(a, b, rounding_mode=..., flush_to_zero=True)` for `a / b`, with 
     (2 ulp) or `APPROX`; `flush_to_zero=True` for `ct.rsqrt` and `ct.exp2`; with `APPROX` also the
     approximate `ct.sqrt`, `ct.exp` and `ct.tanh`. Where an operand of the caller's may be float64,
     the operation stays as it is for such a type: `... if x.dtype != ct.float64 else None`.
-Risk: changes rounding: numbers below 1.2e-38 become zero; the approximate tanh has 11 good bits.
+Risk: changes rounding: numbers below 1.2e-38 become zero, but for exponentials that divide
+    something; the approximate tanh has 11 good bits.
 Source: TileGym's cuTile playbook, item H, which names 1 to 5 %. It says that `ct.exp` takes no
     rounding mode; in cuda-tile 1.7 it takes `APPROX`. Compiled there for sm_80, a float32 softmax
     of 1024 columns falls from 424 to 221 instructions with FULL and to 185 with APPROX, for sm_90
@@ -27,6 +28,7 @@ import libcst as cst
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.divisors import divided_by
 from agent.analysis.cutile.element_types import ElementTypes
 from agent.analysis.cutile.maybe_float64 import MaybeFloat64, unless_float64
 from agent.analysis.cutile.spelling import tile_module
@@ -38,6 +40,8 @@ FLUSHED = tuple(f"{CT}{name}" for name in ("exp2", "rsqrt", "sqrt", "truediv"))
 """What takes `flush_to_zero`, of the functions that get slower without."""
 APPROXIMATE = tuple(f"{CT}{name}" for name in ("exp", "sqrt", "tanh"))
 """What has an approximate form and, but for `exp` and `tanh`, no other fast one."""
+EXPONENTIALS = (f"{CT}exp", f"{CT}exp2")
+"""What gives a tiny number for one that is not."""
 FLUSH: Params = {"flush_to_zero": True}
 """What is left of a variant where nothing takes a rounding mode."""
 Edit = Callable[[cst.CSTNode], cst.CSTNode]
@@ -130,11 +134,18 @@ def _edits(source: Source, rounding: str) -> dict[cst.CSTNode, Edit]:
                 names = larger.names(operation)
                 return "" if names is None else unless_float64(tile_module(source), names)
 
+            calls = list(_calls(source, function.node.body))
+            small = [call for call in calls if source.name(call.func) in EXPONENTIALS]
+            tiny = {d for call in small for d in divided_by(source, function, call)}
             for division in _divisions(function.node.body):
-                if when := unless(division):
+                if division.right not in tiny and (when := unless(division)):
                     found.setdefault(division, _division(tile_module(source), rounding, when))
-            for call in _calls(source, function.node.body):
+            for call in calls:
                 missing = _missing(source, call, rounding)
+                if tiny & {*positional(call)} or (
+                    call in small and divided_by(source, function, call)
+                ):
+                    missing.pop("flush_to_zero", None)  # by zero, in place of a tiny number
                 if missing and (when := unless(call)):
                     found.setdefault(call, _setting(_only(missing, when)))
     return found
