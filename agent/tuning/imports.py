@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -12,6 +13,11 @@ from agent.analysis.common.module_names import only_for_checkers
 from agent.syntax import Source, descendants
 
 Statement: TypeAlias = cst.SimpleStatementLine | cst.BaseCompoundStatement
+
+
+def imports_anywhere(source: Source, module: str) -> bool:
+    """Whether some statement of the file imports a module or what is in it, wherever it stands."""
+    return re.search(rf"(?m)^[ \t]*(import|from) {re.escape(module)}\b", source.text) is not None
 
 
 def module_named(source: Source, module: str) -> str | None:

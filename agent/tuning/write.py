@@ -22,7 +22,7 @@ from agent.analysis.common.builtin_names import hidden
 from agent.syntax import Edits, Source
 from agent.tuning.form import top_level
 from agent.tuning.grid import grid_of, narrowed, removed
-from agent.tuning.imports import imports_name, module_named, with_imports
+from agent.tuning.imports import imports_anywhere, imports_name, module_named, with_imports
 from agent.tuning.launcher import Launcher
 from agent.tuning.names import SearchNames, names_of
 from agent.tuning.plan import SearchPlan
@@ -49,6 +49,8 @@ def write(source: Source, plan: SearchPlan) -> str:
     Raises:
         NotTunable: something else in the file needs what the search would change.
     """
+    if not imports_anywhere(source, "torch"):
+        raise NotTunable("the file does not import torch: what it launches with may be no tensor")
     form = plan.form
     sizes = {literal.node: constant for constant, literal in plan.literals.items()}
     grid = grid_of(form, sizes)

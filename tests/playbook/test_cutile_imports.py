@@ -100,3 +100,27 @@ def _first(configs: Any, *_: Any, **__: Any) -> Any:
         best = Found
 
     return Result
+
+
+OWN_ARRAYS = """\
+import cuda.tile as ct
+
+
+@ct.kernel
+def k(x, y, N: ct.Constant[int]):
+    row = ct.bid(0)
+    tile = ct.load(x, index=(row, 0), shape=(1, N), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(y, index=(row, 0), tile=tile * 2)
+
+
+def f(stream, x, y, rows, n):
+    ct.launch(stream, (rows, 1, 1), k, (x, y, 1024))
+"""
+
+
+@pytest.mark.parametrize("name", ["autotune", "check-bounds"])
+def test_arrays_that_may_be_none_of_torchs_are_asked_nothing(name: str) -> None:
+    """cuTile takes whatever has `__cuda_array_interface__`, which need not have a shape."""
+    asked = subject(OWN_ARRAYS, sm=90)
+    with pytest.raises(NotApplicable, match="the file does not import torch"):
+        playbook.get(name).variants(asked)

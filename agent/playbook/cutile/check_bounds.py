@@ -52,6 +52,7 @@ from agent.rewriting.common.preceding import preceded
 from agent.rewriting.cutile.blocks import line_of, unused
 from agent.rewriting.cutile.insertion import free_name
 from agent.syntax import Source, keyword, with_keyword
+from agent.tuning.imports import imports_anywhere
 
 ACCESSES = (LOAD, STORE, GATHER, SCATTER)
 
@@ -152,6 +153,10 @@ def double(x):
 def _edits(source: Source, kernel: Kernel) -> dict[Any, Any]:
     if CUTILE.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which TMA loads")
+    if not imports_anywhere(source, "torch"):
+        raise NotApplicable(
+            "the file does not import torch: what it launches with may be no tensor"
+        )
     interface = Interface.of(source, kernel)
     check_builtins(source, kernel.function.node, "bool")
     places = [line_of(source, node) for node in interface.tuples]
