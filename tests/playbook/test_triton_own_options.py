@@ -147,6 +147,7 @@ def test_what_is_not_followed_is_set_on_the_kernel(line: str, given: str) -> Non
     new = changed("warps-and-stages", text, num_warps=8)
     assert "@triton.heuristics" in new
     assert line in new
+    assert ("num_warps=warps" in new) == ("pick(" in line)  # which may do more
 
 
 def test_options_that_a_text_gives_are_not_set_once_more() -> None:

@@ -16,11 +16,12 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.heuristics import heuristics_of, unread_decorator, why_no_heuristics
 from agent.analysis.triton.host import triton_module
-from agent.rewriting.triton.edits import Edit, with_heuristics, writing
+from agent.rewriting.triton.edits import Edit, with_heuristics, without, writing
 from agent.rewriting.triton.launch_options import (
     DEFAULTS,
     check,
@@ -29,8 +30,8 @@ from agent.rewriting.triton.launch_options import (
     now,
     setting_options,
 )
-from agent.rewriting.triton.overriding import computes_own, overriding
-from agent.syntax import Source
+from agent.rewriting.triton.overriding import KNOWN, computes_own, lines_of, overriding
+from agent.syntax import Source, descendants
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,8 @@ class OnKernel(KernelOptions):
     def computing(self, options: Mapping[str, str]) -> dict[cst.CSTNode, Edit]:
         """The edits that compute options from `args`, the launch's arguments by their names.
 
+        Launches in sight no longer give them: a heuristic outranks a launch.
+
         Raises:
             NotApplicable: the file calls something else `min` or `max`, which they use.
         """
@@ -139,7 +142,18 @@ class OnKernel(KernelOptions):
         added = {n: f"lambda args: {text}" for n, text in options.items() if n not in present}
         if added:
             edits |= with_heuristics(self.source, self.kernel, added)
+        for launch in self.kernel.launches:
+            told = {n for n in options if n in launch.hints and self._may_go(launch, n)}
+            if told:
+                edits[launch.node] = without(launch, told)
         return edits
+
+    def _may_go(self, launch: Launch, name: str) -> bool:
+        """Whether what a launch gives for an option does nothing but compute it."""
+        given = launch.hints[name]
+        lines = lines_of(self.source, launch.function, given) if isinstance(given, cst.Name) else ()
+        values = [each.value for line in lines for each in descendants(line, cst.Assign)]
+        return all(is_pure(self.source, value, KNOWN) for value in (given, *values))
 
 
 def options_of(source: Source, kernel: Kernel, names: Collection[str]) -> KernelOptions:
