@@ -42,6 +42,8 @@ UNARIES: Mapping[type[cst.CSTNode], str] = {
     cst.Not: "not",
 }
 ELEMENT_TYPES = ("element_ty", "scalar")
+PACKAGES = ("triton.", "builtins.", "math.", "torch.")
+"""Where functions are from that a kernel need not have a text of."""
 Handler = Callable[["Expressions", cst.Call, cst.BaseExpression | None], Phrase]
 HelperCall = Callable[[Function, cst.Call], Phrase]
 
@@ -318,6 +320,10 @@ class Expressions:
             if method in self._operations and self._is_value(node.func.value):
                 return self._operations[method](self, node, node.func.value)
         what = source.code(node.func) if named is None else _shortened(named)
+        if isinstance(node.func, cst.Name) and named is not None and not named.startswith(PACKAGES):
+            raise self.context.refuse(
+                node, f"`{node.func.value}`", "it is of another file: copy it into this one", what
+            )
         raise self.context.refuse(
             node, f"`{what}`", "cuTile has no equivalent that is known here: write it out"
         )

@@ -84,6 +84,13 @@ def test_in_a_kernel(body: str, construct: str) -> None:
     assert 11 < found.line < 15
 
 
+def test_a_function_of_another_file_is_named_as_that() -> None:
+    text = "from .utils import combine\n" + FILE.format(body="x = combine(x, x)", launch=LAUNCH)
+    assert str(refused(text)).endswith(
+        "`combine` (.utils.combine) is not ported: it is of another file: copy it into this one"
+    )
+
+
 @pytest.mark.parametrize(("launch", "construct"), LAUNCHES.items())
 def test_in_host_code(launch: str, construct: str) -> None:
     assert construct in refused(FILE.format(body="pass", launch=launch)).construct
