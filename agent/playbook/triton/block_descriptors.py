@@ -351,11 +351,12 @@ def _places(
     """The lines that compute where the elements of a block lie, and which the array has."""
     expanded = ("[:, None]", "[None, :]") if len(axes) == 2 else ("",)
     for axis, name, extent, how in zip(axes, names[1:], pointer.block, expanded, strict=True):
-        at = f"{name} + {tl}.arange(0, {extent}).to({tl}.int64)"
+        at = f"{tl}.arange(0, {extent}).to({tl}.int64)"
+        at = at if name == "0" else f"{name} + {at}"
         yield f"{axis} = ({at}){how}" if how else f"{axis} = {at}"
     bounds = (
-        f"({axis} >= 0) & ({axis} < {length})"
-        for axis, length in zip(axes, pointer.shape, strict=True)
+        f"({axis} < {length})" if name.isdigit() else f"({axis} >= 0) & ({axis} < {length})"
+        for axis, name, length in zip(axes, names[1:], pointer.shape, strict=True)
     )
     yield f"{inside} = {' & '.join(bounds)}"
 
