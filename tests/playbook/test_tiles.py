@@ -383,6 +383,7 @@ def test_a_tuner_of_one_of_several_kernels_is_named_once() -> None:
 
 CUTILE = """
 import cuda.tile as ct
+import torch
 
 @ct.kernel
 def matmul(a, b, c, M: ct.Constant[int], N: ct.Constant[int], K: ct.Constant[int]):
