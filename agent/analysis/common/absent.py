@@ -15,6 +15,7 @@ LEAVING: tuple[type[cst.CSTNode], ...] = (cst.Return, cst.Raise, cst.Continue)
 
 
 _Kind = Callable[[cst.BaseExpression], bool]
+_Asks = Callable[[Source, Function, str], bool]
 
 
 def may_be_none(source: Source, value: cst.BaseExpression) -> bool:
@@ -22,31 +23,37 @@ def may_be_none(source: Source, value: cst.BaseExpression) -> bool:
 
     A name is, where its function asks, or takes or assigns it, and does not see to it before.
     """
-    return _may_be(source, value, _is_none, _asks_for_none)
+    return _may_be(source, value, _is_none, _asks_for_none, _seen_to)
 
 
 def may_be_number(source: Source, value: cst.BaseExpression) -> bool:
     """Whether the file shows that an expression may be a number: by default, or as assigned.
 
-    As with `bias=0`, where another argument tells the kernel that there is none.
+    As with `bias=0`, where another argument tells the kernel that there is none. That a function
+    sees to `None` says nothing of numbers: `if bias is None: bias = 0`.
     """
-    return _may_be(source, value, _is_number, lambda *_: False)
+    return _may_be(source, value, _is_number, _never, _never)
 
 
 def _may_be(
     source: Source,
     value: cst.BaseExpression,
     kind: _Kind,
-    asks: Callable[[Source, Function, str], bool],
+    asks: _Asks,
+    sees_to: _Asks,
 ) -> bool:
     behind = value_of(source, value)
     if isinstance(behind, cst.IfExp):
-        return any(_may_be(source, each, kind, asks) for each in (behind.body, behind.orelse))
+        return any(
+            _may_be(source, each, kind, asks, sees_to) for each in (behind.body, behind.orelse)
+        )
     if kind(behind):
         return True
     name = behind if isinstance(behind, cst.Name) else value
     function = source.enclosing(name)
-    if not isinstance(name, cst.Name) or function is None or _seen_to(source, function, name.value):
+    if not isinstance(name, cst.Name) or function is None:
+        return False
+    if sees_to(source, function, name.value):
         return False
     given = [p.default for p in function.parameters if p.name.value == name.value and p.default]
     for target, assignment in chain.from_iterable(starmap(_each, assigned(function.node.body))):
@@ -65,6 +72,10 @@ def _each(
                 yield from _each(name.value, given.value)
         case _:
             yield target, value
+
+
+def _never(*_: object) -> bool:
+    return False
 
 
 def _is_none(value: cst.BaseExpression) -> bool:

@@ -34,6 +34,8 @@ def given(head: str, lines: str) -> tuple[bool, bool]:
         ("x=None", "if x is None or x.size(0) < 4:\n        x = empty()", (False, False)),
         ("x=None", "if x is None and y:\n        x = empty()", (True, False)),
         ("x=None", "assert x is not None", (False, False)),
+        ("x=None", "if x is None:\n        x = 0", (False, True)),
+        ("x=0", "if x is None:\n        x = empty()", (False, True)),
     ],
 )
 def test_what_may_be_absent(head: str, lines: str, expected: tuple[bool, bool]) -> None:
