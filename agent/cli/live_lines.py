@@ -82,12 +82,15 @@ class LiveLines:
         """The lines, and the way back to the first of them.
 
         They are a column short of the width, and a row of the height: at the last one of either a
-        terminal would scroll, or wrap.
+        terminal would scroll, or wrap. Where the size changed while they were made, they are made
+        anew: of lines that wrapped nobody knows where the first begins.
         """
-        size = self._terminal_size()
+        size = os.terminal_size((0, 0))
+        while size != (now := self._terminal_size()):
+            columns, rows = size = now
+            drawn = self._draw(columns - 1, rows - 1).splitlines()[: max(1, rows - 1)]
         resized = _ERASE if size != self._size else ""
-        self._size = columns, rows = size
-        drawn = self._draw(columns - 1, rows - 1).splitlines()[: max(1, rows - 1)]
+        self._size = size
         lines = [line.rstrip(" ") for line in drawn]  # less to wrap when it is made narrower
         back = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
         return resized + f"{_ERASE_LINE}\n".join(lines) + _ERASE_LINE + _ERASE_BELOW + back
