@@ -6,17 +6,17 @@ import pytest
 
 from agent.errors import did_you_mean
 
-KNOWN = ("softmax-20251125-122812", "hoisted-reciprocal", "reciprocal-square-root")
+KNOWN = ("softmax-20251125-122812", "persistent-programs", "warp-specialized-loops")
 
 
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("hoisted-recpirocal", "hoisted-reciprocal"),
-        ("hoisted", "hoisted-reciprocal"),
+        ("persistent-porgrams", "persistent-programs"),
+        ("persistent", "persistent-programs"),
         ("softmax", "softmax-20251125-122812"),
-        ("square", "reciprocal-square-root"),
-        ("recip", "reciprocal-square-root"),
+        ("specialized", "warp-specialized-loops"),
+        ("warp", "warp-specialized-loops"),
         ("5", ""),
         ("", ""),
         ("nope", ""),

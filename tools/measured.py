@@ -23,7 +23,7 @@ MADE = ROOT / "agent" / "playbook" / "measured.json"
 SEARCH = RESULTS / "h200-search.md"
 LANGUAGES = {"cutile": ("cuTile", "cuda-tile"), "triton": ("Triton", "Triton")}
 """Backend -> its name in headings of the search, and that of its package."""
-GONE = {"causal split"}
+GONE = {"causal split", "one reciprocal a row", "reciprocal square root"}
 """Titles of entries that no longer exist."""
 _MACHINE = re.compile(r"^Measured on: NVIDIA (\S+), driver .*$", re.MULTILINE)
 _SHARE = re.compile(r"([+-]\d+\.\d) % \[([+-]\d+\.\d), ([+-]\d+\.\d)\]")

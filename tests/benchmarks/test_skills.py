@@ -17,7 +17,7 @@ pytest.importorskip("triton", reason="triton is not installed")
 
 ROOT = Path(__file__).parents[2]
 SLOW = KERNEL.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 8")
-ONLY = ["--only", "hoisted-reciprocal"]
+ONLY = ["--only", "folded-exp2"]
 
 
 @pytest.fixture

@@ -252,7 +252,7 @@ def test_the_warps_of_one_block_are_no_matter_of_its_length() -> None:
     assert refusal("warps-by-row", text) == "BLOCK of k is one number: see warps-and-stages"
 
 
-# --- loop-stages, eviction-policy, reciprocal-square-root ---------------------------------------
+# --- loop-stages, eviction-policy ---------------------------------------------------------------
 
 LOOP = TRITON + (
     "@triton.jit\ndef helper(x):\n    return x\n\n"
@@ -330,66 +330,6 @@ def test_loads_of_one_address_in_branches_of_a_choice_are_each_read_once() -> No
     assert (
         changed.count('tl.load(y_ptr + tl.program_id(0) + i, eviction_policy="evict_first")') == 2
     )
-
-
-@pytest.mark.parametrize(
-    ("expression", "changed"),
-    [
-        ("1 / tl.sqrt(x)", "tl.rsqrt(x)"),
-        ("1.0 / tl.math.sqrt(x)", "tl.math.rsqrt(x)"),
-        ("x * (1 / tl.sqrt(x + 1))", "x * tl.rsqrt(x + 1)"),
-        ("(x - 1) / tl.sqrt(x)", "(x - 1) * tl.rsqrt(x)"),
-        ("(\n            1 / tl.sqrt(x))", "(\n            tl.rsqrt(x))"),
-    ],
-)
-def test_reciprocal_square_roots(expression: str, changed: str) -> None:
-    text = LOOP.format(loop="range(n)", body=f"tl.store(y_ptr + i, {expression})")
-    expected = LOOP.format(loop="range(n)", body=f"tl.store(y_ptr + i, {changed})")
-    assert apply("reciprocal-square-root", text, {}) == expected
-
-
-NAMED = LOOP.replace("        {body}\n", "{body}")
-
-
-@pytest.mark.parametrize(
-    ("body", "changed"),
-    [
-        ("        std = tl.sqrt(x + 1)\n        tl.store(y_ptr + i, x / std)\n",
-         "        tl.store(y_ptr + i, x * tl.rsqrt(x + 1))\n"),
-        ("        std = tl.sqrt(x)\n        r = 1 / std\n        tl.store(y_ptr + i, r / std)\n",
-         "        r = tl.rsqrt(x)\n        tl.store(y_ptr + i, r * tl.rsqrt(x))\n"),
-        ("        std = tl.sqrt(x)\n        tl.store(y_ptr + i, x / std + std)\n",
-         "        std = tl.sqrt(x)\n        tl.store(y_ptr + i, x * tl.rsqrt(x) + std)\n"),
-        ("        std = tl.sqrt(x)  # of the row\n        tl.store(y_ptr + i, x / std)\n",
-         "        tl.store(y_ptr + i, x * tl.rsqrt(x))\n"),
-    ],
-)  # fmt: skip
-def test_reciprocals_of_named_square_roots(body: str, changed: str) -> None:
-    text = NAMED.format(loop="range(n)", body=body)
-    expected = NAMED.format(loop="range(n)", body=changed)
-    assert apply("reciprocal-square-root", text, {}) == expected
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "        std = tl.sqrt(x)\n        x = x + 1\n        tl.store(y_ptr + i, x / std)\n",
-        "        if n > 1:\n            std = tl.sqrt(x)\n        tl.store(y_ptr + i, x / std)\n",
-        "        std = tl.sqrt(x)\n        std += 1\n        tl.store(y_ptr + i, x / std)\n",
-        "        std = tl.sqrt(x)\n        tl.store(y_ptr + i, x / std ** 2)\n",
-    ],
-)
-def test_square_roots_that_are_no_longer_the_same_stay(body: str) -> None:
-    text = NAMED.format(loop="range(n)", body=body)
-    assert "no launched kernel divides" in refusal("reciprocal-square-root", text)
-
-
-@pytest.mark.parametrize(
-    "expression", ["x / tl.sqrt(x) ** 2", "(1  # one\n            / tl.sqrt(x))", "tl.sqrt(x) / 2"]
-)
-def test_other_square_roots_stay(expression: str) -> None:
-    text = LOOP.format(loop="range(n)", body=f"tl.store(y_ptr + i, {expression})")
-    assert "no launched kernel divides" in refusal("reciprocal-square-root", text)
 
 
 # --- persistent-programs ------------------------------------------------------------------------

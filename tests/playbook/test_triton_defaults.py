@@ -86,23 +86,6 @@ def test_what_is_appended_has_a_default_too(
     assert disagreement("f", SHAPES, text, [after], True, tmp_path) == ""
 
 
-def test_a_tile_that_a_condition_may_change_is_one(tmp_path: Path) -> None:
-    """Its name has two values, and each of them holds elements."""
-    text = ROWS.replace(
-        "    tl.store(y_ptr + row * stride + cols, x - largest, mask=cols < n)\n",
-        "    if n > 80:\n"
-        "        x = x + tl.where(cols > row, 1.0, 0.0)\n"
-        "    total = tl.sum(tl.exp(x), axis=0)\n"
-        "    tl.store(y_ptr + row * stride + cols, x / total, mask=cols < n)\n",
-    )
-    entry = playbook.get("hoisted-reciprocal")
-    assert isinstance(entry, Optimization)
-    given = Subject(Source(text), KernelClass.MEMORY, Hardware())
-    after = entry.apply(given, {})
-    assert "x * (1.0 / total)" in after
-    assert disagreement("f", SHAPES, text, [after], True, tmp_path) == ""
-
-
 def test_an_exponential_in_a_helper_is_named() -> None:
     helper = "@triton.jit\ndef grown(x):\n    return tl.exp(x)\n\n\n"
     text = ROWS.replace("@triton.jit", f"{helper}@triton.jit").replace(

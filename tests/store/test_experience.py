@@ -159,7 +159,7 @@ def order(run: Run, tmp_path: Path) -> list[str]:
 def fill() -> None:
     add(
         [
-            like("1", "unrolled-loops", gain=0.3),
+            like("1", "loop-stages", gain=0.3),
             like("2", PLAYBOOK[0].name, **FAILED),
             like("3", PLAYBOOK[0].name, **FAILED),
         ]
@@ -167,8 +167,8 @@ def fill() -> None:
 
 
 def moved(names: Sequence[str]) -> list[str]:
-    rest = [name for name in names if name not in ("unrolled-loops", PLAYBOOK[0].name)]
-    return ["unrolled-loops", *rest, PLAYBOOK[0].name]
+    rest = [name for name in names if name not in ("loop-stages", PLAYBOOK[0].name)]
+    return ["loop-stages", *rest, PLAYBOOK[0].name]
 
 
 def test_the_playbook_is_ordered_by_what_is_remembered_and_loses_nothing(
@@ -203,15 +203,15 @@ def test_what_was_found_elsewhere_does_not_count(
     run: Run, tmp_path: Path, other: dict[str, object]
 ) -> None:
     before = order(run, tmp_path)
-    add([replace(like("1", "unrolled-loops", gain=0.3), **other)])  # type: ignore[arg-type]
+    add([replace(like("1", "loop-stages", gain=0.3), **other)])  # type: ignore[arg-type]
     assert order(run, tmp_path) == before
 
 
 def test_a_family_that_gained_little_in_this_run_stays_last(run: Run, tmp_path: Path) -> None:
     fill()
-    family = next(e.family for e in PLAYBOOK if e.name == "unrolled-loops")
+    family = next(e.family for e in PLAYBOOK if e.name == "loop-stages")
     names = order(replace(run, demoted=frozenset({family})), tmp_path)
-    assert names.index("unrolled-loops") > names.index(PLAYBOOK[0].name)
+    assert names.index("loop-stages") > names.index(PLAYBOOK[0].name)
 
 
 def test_whoever_judges_gets_the_same_order_and_the_facts(run: Run, tmp_path: Path) -> None:
