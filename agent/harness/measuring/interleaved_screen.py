@@ -141,6 +141,17 @@ class InterleavedScreen:
         """Whether all of them are still there, and the incumbent."""
         return {INCUMBENT, *names} <= self._arms.keys()
 
+    def collect(self, deadline: float) -> None:
+        """Wait until all have found their tests; who has not by then, or cannot, leaves."""
+        if self._collected:
+            return
+        with self._spent.on("collect"):
+            for name, arm in self._each():
+                with self._may_leave(name):
+                    if import_failure(arm, deadline):
+                        self._leave(name)
+        self._collected = True
+
     def look(
         self, names: Collection[str], timing: BlockTiming, deadline: float
     ) -> Mapping[str, Look]:
@@ -178,9 +189,7 @@ class InterleavedScreen:
 
     def _pass(self) -> None:
         """Through the perf tests; where all there is has been measured, they stay waiting."""
-        if not self._collected:
-            with self._spent.on("collect"):
-                self._collect()
+        self.collect(self._deadline)
         self._await_room()
         self._met, self._measured = [], 0
         stop = self._to_the_next(lambda arm: arm.begin(self._plan.perf, self._deadline, short=True))
@@ -192,13 +201,6 @@ class InterleavedScreen:
                     self._waiting_ms = estimate_ms
                     return
             stop = self._to_the_next(lambda arm: arm.go())
-
-    def _collect(self) -> None:
-        for name, arm in self._each():
-            with self._may_leave(name):
-                if import_failure(arm, self._deadline):
-                    self._leave(name)
-        self._collected = True
 
     def _await_room(self) -> None:
         """Until those that were ended have given up what they held of the GPU."""

@@ -6,6 +6,7 @@ the ratio to the incumbent, never by latency.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,8 @@ AT_ONCE_WITH_ROOM = 8
 """The same where the GPU holds the inputs of all with ease."""
 LEAST_S = 8.0
 """In less a screen shows nothing: its workers start, import and collect first."""
+LEAST_WAIT_S = 1.0
+"""How long the workers of a next group are waited for in any case."""
 ROOMY = 0.5
 """Of the GPU's memory, what they may take then."""
 
@@ -67,6 +70,8 @@ class LineUps:
     further: FurtherGpus = field(default_factory=FurtherGpus)
     """Other GPUs, on which groups are looked at at the same time."""
     _alive: dict[FurtherGpu | None, InterleavedScreen] = field(init=False, default_factory=dict)
+    _following: dict[FurtherGpu | None, InterleavedScreen] = field(init=False, default_factory=dict)
+    """Those of the next groups, whose workers have collected and wait for their turn."""
 
     def look(
         self,
@@ -139,25 +144,63 @@ class LineUps:
             followed = not last or number + 1 < len(share)
             least = min(deadline, time.monotonic() + LEAST_S) if last else 0.0
             until = max(_half_way(deadline), least) if followed else deadline
-            seen |= self._screen(gpu, group).look(group, timing, until)
+            screen = self._screen(gpu, group)
+            if number + 1 < len(share) and self._fit_beside(group, share[number + 1]):
+                self._collect_beside(gpu, screen, share[number + 1], until)
+            seen |= screen.look(group, timing, until)
             if gpu is not None and not self._alive[gpu].holds(()) and time.monotonic() < until:
+                self._forget_following(gpu)
                 return seen, [name for group in share[number:] for name in group]
             left = [name for group in share[number + 1 :] for name in group]
             if left and enough is not None and enough(seen, left):
                 break
+        self._forget_following(gpu)
         return seen, []
 
+    def _fit_beside(self, group: Sequence[str], following: Sequence[str]) -> bool:
+        """Whether the workers of both have room, and processors to collect on."""
+        variants = len(group) + 1 + len(following)  # and another incumbent
+        return self._is_roomy(variants) and variants <= 2 * len(os.sched_getaffinity(0))
+
+    def _collect_beside(
+        self,
+        gpu: FurtherGpu | None,
+        screen: InterleavedScreen,
+        following: Sequence[str],
+        deadline: float,
+    ) -> None:
+        """Have the workers of the next group start, and collect beside those of this one.
+
+        They are waited for as long again, for nothing may run beside what is timed. Where one has
+        not come to an end by then all of them are started anew in their turn.
+        """
+        self._following[gpu] = beside = self._new_screen(gpu, following)
+        began = time.monotonic()
+        screen.collect(deadline)
+        took_s = time.monotonic() - began
+        beside.collect(min(deadline, began + max(LEAST_WAIT_S, 2 * took_s)))
+        if not beside.holds(following):
+            self._forget_following(gpu)
+
+    def _forget_following(self, gpu: FurtherGpu | None) -> None:
+        if (screen := self._following.pop(gpu, None)) is not None:
+            screen.close()
+
     def _screen(self, gpu: FurtherGpu | None, group: Sequence[str]) -> InterleavedScreen:
-        """With these variants: the one that is alive on the GPU, or a new one in its place."""
+        """With these variants: the one that is alive on the GPU, or another in its place."""
         alive = self._alive.get(gpu)
         if alive is not None and alive.holds(group):
             return alive
         if alive is not None:
             alive.close()
+        self._alive[gpu] = self._following.pop(gpu, None) or self._new_screen(gpu, group)
+        return self._alive[gpu]
+
+    def _new_screen(self, gpu: FurtherGpu | None, group: Sequence[str]) -> InterleavedScreen:
         server = self.server if gpu is None else gpu.server
         assert server is not None  # `ready` gives no other
         checkouts = {name: self.checkouts[name] for name in (INCUMBENT, *group)}
-        self._alive[gpu] = InterleavedScreen(
+        return InterleavedScreen(
             server,
             self.plan,
             checkouts,
@@ -168,7 +211,6 @@ class LineUps:
             weights=self.weights,
             roomy=self._is_roomy(len(group)),
         )
-        return self._alive[gpu]
 
     def _held(self, names: Sequence[str]) -> _Shares | None:
         """By the GPUs on which they are alive; None where one is on none of them."""
@@ -189,8 +231,9 @@ class LineUps:
 
     def close(self) -> None:
         """End the workers, which hold memory of the GPUs."""
-        while self._alive:
-            self._alive.popitem()[1].close()
+        for screens in (self._following, self._alive):
+            while screens:
+                screens.popitem()[1].close()
 
     def _at_once(self) -> int:
         if self.held_share is not None and self.held_share >= ALL:
