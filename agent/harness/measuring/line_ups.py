@@ -193,7 +193,8 @@ class LineUps:
             return alive
         if alive is not None:
             alive.close()
-        self._alive[gpu] = self._following.pop(gpu, None) or self._new_screen(gpu, group)
+        waiting = self._following.pop(gpu, None)
+        self._alive[gpu] = waiting or self._new_screen(gpu, group)
         return self._alive[gpu]
 
     def _new_screen(self, gpu: FurtherGpu | None, group: Sequence[str]) -> InterleavedScreen:
