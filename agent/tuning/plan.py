@@ -10,6 +10,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.size_changes import SizeChanges
 from agent.analysis.cutile import traits
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.traits import Traits
@@ -39,8 +40,8 @@ class TunableSizes:
     """Constant -> the integer of the file that sets it."""
     fixed: Mapping[str, str] = field(default_factory=dict)
     """Constant that may not change -> why."""
-    bounded: frozenset[str] = frozenset()
-    """Those that may shrink but not grow: an access is unguarded."""
+    changes: Mapping[str, SizeChanges] = field(default_factory=dict)
+    """Constant -> whether it may grow, and shrink; both where there is none."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,6 @@ def _space(
     if not tiles or template.rows is None:
         return {80: tuple((n,) for n in OCCUPANCIES if (n,) != fixed)}
     places = [tuple(tiles.values()).index(constant) for constant in order]
-    smaller = {c: sizes.literals[c].value for c in order if c in sizes.bounded}
     found: dict[int, tuple[Row, ...]] = {}
     for sm, listed in template.rows.items():
         kept: dict[Row, None] = {}
@@ -218,7 +218,10 @@ def _space(
             sized = tuple(row[place] for place in places)
             new = (*sized, *row[len(tiles) :])
             fits = _accumulated(template, row) * max(read.products, 1) <= MOST_ACCUMULATED
-            safe = all(s <= smaller.get(c, s) for c, s in zip(order, sized, strict=True))
+            safe = all(
+                sizes.changes.get(c, SizeChanges()).allow(s, sizes.literals[c].value)
+                for c, s in zip(order, sized, strict=True)
+            )
             if fits and safe and new != fixed:
                 kept[new] = None
         found[sm] = tuple(kept)[: MOST_CONFIGS - 1]

@@ -743,7 +743,7 @@ def test_a_block_of_which_all_has_one_groups_scale_does_not_grow(scale: str) -> 
     for each, grows in ((scale, False), ("scale = 2.0", True)):
         source = Source(HEAD + SCALED.format(scale=each, step="pass"))
         (kernel,) = TRITON.kernels(source)
-        assert tile_of(TRITON, source, kernel, "BK").may_grow is grows
+        assert tile_of(TRITON, source, kernel, "BK").changes.may_grow is grows
 
 
 def test_a_program_that_takes_its_tile_apart_counts_no_blocks() -> None:

@@ -1380,3 +1380,53 @@ def test_a_precision_that_a_kernel_is_given_is_no_tf32() -> None:
     text = re.sub(r'input_precision="\w+"', "input_precision=PRECISION", before)
     assert text != before
     assert "is handed in: `PRECISION`" in refusal("tf32-dots", text)
+
+
+KEPT_FOR_BACKWARD = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def forward_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    for start in range(0, n, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + tl.program_id(0) * n + cols, mask=cols < n, other=0.0)
+        tl.store(y_ptr + tl.program_id(0) * n + cols, x * x, mask=cols < n)
+
+
+@triton.jit
+def backward_kernel(x_ptr, dy_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * n + cols, mask=cols < n, other=0.0)
+    dy = tl.load(dy_ptr + tl.program_id(0) * n + cols, mask=cols < n, other=0.0)
+    tl.store(dy_ptr + tl.program_id(0) * n + cols, 2 * x * dy, mask=cols < n)
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        BLOCK = triton.next_power_of_2(x.shape[1])
+        warps = 4
+        forward_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=BLOCK, num_warps=warps)
+        KEPT
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        backward_kernel[(x.shape[0],)](x, dy, x.shape[1], BLOCK=ctx.BLOCK, num_warps=ctx.warps)
+        return dy
+"""
+
+
+@pytest.mark.parametrize(
+    "kept", ["ctx.BLOCK, ctx.warps = BLOCK, warps", "ctx.BLOCK = BLOCK\n        ctx.warps = warps"]
+)
+def test_a_block_that_a_backward_pass_takes_over_stays(kept: str) -> None:
+    """There it holds the whole row."""
+    told = refusal("scaled-blocks", KEPT_FOR_BACKWARD.replace("KEPT", kept))
+    assert "uses `BLOCK` for more than tiles and grid" in told

@@ -18,10 +18,11 @@ from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.grid_coverage import loop_covers
-from agent.analysis.common.growth import may_grow
 from agent.analysis.common.intensity import in_loop
 from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.provenance import UNCOVERED, check_grid_use, grid_nodes, tile_names
+from agent.analysis.common.reaching_definitions import binds
+from agent.analysis.common.size_changes import SizeChanges
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source, Untraceable, descendants
 
@@ -35,9 +36,7 @@ class ComputedTile:
     name: str
     place: cst.BaseStatement
     """The statement that uses it first."""
-    may_grow: bool
-    """False: an access is unguarded, or padding counts, so that only parts of the present size are
-    safe."""
+    changes: SizeChanges
 
 
 def computed_tiles(dialect: Dialect, source: Source, kernel: Kernel) -> Iterator[ComputedTile]:
@@ -109,15 +108,15 @@ def _computed(dialect: Dialect, source: Source, given: cst.Name, *, replaced: bo
     ):
         raise NotApplicable(f"`{given.value}` is not computed in this function")
     uses = list(chain.from_iterable(source.uses(assignment) for assignment in assignments))
-    counted, may_grow = [], True
+    counted, changes = [], SizeChanges()
     for use in dict.fromkeys(uses):
         if _is_of_its_own(source, use) or _is_guard(source, use):
             continue
         if _only_for_options(source, use, launches) or (replaced and _is_handed_on(source, use)):
             continue
-        may_grow &= _may_grow(dialect, source, use, launches)
+        changes &= _changes(dialect, source, use, launches)
         counted.append(use)
-    return ComputedTile(given.value, _place(source, nodes, counted), may_grow)
+    return ComputedTile(given.value, _place(source, nodes, counted), changes)
 
 
 def _only_for_options(source: Source, use: cst.Name, launches: list[Launch]) -> bool:
@@ -145,8 +144,11 @@ def _is_handed_on(source: Source, use: cst.Name) -> bool:
     """Whether a use only returns the name, or keeps it: `ctx.BLOCK = BLOCK`."""
     for around in source.ancestors(use):
         match around:
-            case cst.Return() | cst.Assign(targets=[cst.AssignTarget(target=cst.Attribute())]):
+            case cst.Return():
                 return True
+            case cst.Assign(targets=[cst.AssignTarget(target=target)]):
+                parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple) else []
+                return all(isinstance(part, cst.Attribute) for part in parts or [target])
             case cst.Call() | cst.BinaryOperation() | cst.BaseStatement():
                 return False
     return False
@@ -156,13 +158,7 @@ def _is_of_its_own(source: Source, use: cst.Name) -> bool:
     """Whether a use is part of computing the name itself: `BLOCK = min(BLOCK, 2048)`."""
     for around in source.ancestors(use):
         if isinstance(around, _ASSIGNING):
-            targets = (
-                [t.target for t in around.targets]
-                if isinstance(around, cst.Assign)
-                else [around.target]
-            )
-            names = {n.value for t in targets for n in descendants(t, cst.Name)}
-            return use.value in names
+            return binds(around, use.value)
         if isinstance(around, cst.BaseStatement):
             return False
     return False
@@ -184,8 +180,10 @@ def _is_guard(source: Source, use: cst.Name) -> bool:
     return False
 
 
-def _may_grow(dialect: Dialect, source: Source, use: cst.Name, launches: list[Launch]) -> bool:
-    """Whether growth is safe where a name is used.
+def _changes(
+    dialect: Dialect, source: Source, use: cst.Name, launches: list[Launch]
+) -> SizeChanges:
+    """Which changes are safe where a name is used.
 
     Raises:
         NotApplicable: the use is neither a tile size of a launch nor part of its grid.
@@ -208,11 +206,11 @@ def _may_grow(dialect: Dialect, source: Source, use: cst.Name, launches: list[La
             raise NotApplicable(f"the grid of {launch.kernel.name} uses it, and its tiles do not")
         # Another launch may have a grid of that name, of another assignment.
         check_grid_use(source, use, [node for _, nodes in grids for node in nodes], set())
-    return True
+    return SizeChanges()
 
 
-def _is_tile(dialect: Dialect, source: Source, launch: Launch, constant: str) -> bool:
-    """Whether a launch's constant may grow; a `NotApplicable` where it is more than a tile size."""
+def _is_tile(dialect: Dialect, source: Source, launch: Launch, constant: str) -> SizeChanges:
+    """How a launch's constant may change; a `NotApplicable` where it is more than a tile size."""
     kernel = next(k for k in dialect.kernels(source) if k.function is launch.kernel)
     if constant not in kernel.constants:
         raise NotApplicable(f"{kernel.name} takes it as {constant}, which is no constant")
@@ -227,7 +225,7 @@ def _is_tile(dialect: Dialect, source: Source, launch: Launch, constant: str) ->
     )
     if not loop_covers(flow) and not sizes_grid:
         raise NotApplicable(UNCOVERED)
-    return may_grow(flow)
+    return SizeChanges.of(flow)
 
 
 def _place(source: Source, nodes: list[cst.CSTNode], uses: list[cst.Name]) -> cst.BaseStatement:

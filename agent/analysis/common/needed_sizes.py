@@ -7,9 +7,10 @@ import libcst as cst
 from agent.analysis.common.block_numbers import counting_access, counting_in_loops
 from agent.analysis.common.block_places import bound_to_block
 from agent.analysis.common.combining import combined_otherwise
-from agent.analysis.common.constant_flow import Flow, is_multiple_of
-from agent.analysis.common.dialect import callees, given_to
+from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.inner_flows import inner_flows
 from agent.analysis.common.rounds import kept_block_by_block
+from agent.analysis.common.running_maxima import begins_otherwise
 from agent.syntax import assigned, descendants
 
 
@@ -25,6 +26,7 @@ def needed_size(flow: Flow) -> str | None:
         _beside_another(flow)
         or _counts(flow, counting_access(flow))
         or bound_to_block(flow)
+        or begins_otherwise(flow)
         or _by_while(flow)
         or _by_helper(flow)
     )
@@ -57,17 +59,9 @@ def _by_while(flow: Flow) -> str | None:
 
 def _by_helper(flow: Flow) -> str | None:
     """The same of a helper that is given it, for the helper's own loops."""
-    kernels = {kernel.function: kernel for kernel in flow.dialect.kernels(flow.source)}
-    for call in descendants(flow.body, cst.Call):
-        helper = flow.source.function_of(call.func)
-        if helper not in kernels or helper in callees(flow.source, helper):
-            continue
-        for name, value in given_to(helper, call).items():
-            if not is_multiple_of(value, flow.sizes):
-                continue
-            inner = Flow(flow.dialect, flow.source, kernels[helper], name)
-            if (refusal := _by_loop(inner) or _by_while(inner) or _by_helper(inner)) is not None:
-                return refusal
+    for inner in inner_flows(flow):
+        if (refusal := _by_loop(inner) or _by_while(inner) or _by_helper(inner)) is not None:
+            return refusal
     return None
 
 

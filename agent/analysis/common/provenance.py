@@ -24,9 +24,9 @@ from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.constant_flow import Flow, drops_remainder, is_multiple_of
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.grid_coverage import loop_covers
-from agent.analysis.common.growth import may_grow
 from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.reaching_definitions import traced
+from agent.analysis.common.size_changes import SizeChanges
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 
@@ -43,9 +43,7 @@ class TileConstant:
     kernel: Kernel
     constant: str
     literals: tuple[Literal, ...]
-    may_grow: bool
-    """False: an access is unguarded, or a result counts what pads the last tile. Then only sizes
-    that divide the present one are safe."""
+    changes: SizeChanges
 
     @property
     def size(self) -> int:
@@ -54,7 +52,7 @@ class TileConstant:
 
     def allows(self, size: int) -> bool:
         """Whether a size may be tried."""
-        return self.may_grow or size <= self.size
+        return self.changes.allow(size, self.size)
 
 
 def tile_names(
@@ -111,10 +109,14 @@ def tile_of(
     size = literals[0].value
     if size < 1 or size & (size - 1):
         raise NotApplicable(f"{size} is no power of two")
-    grows = may_grow(flow) and _checks_follow(flow, literals)
+    changes = _changes(flow, literals)
     for literal in literals:
-        grows &= _only_tiles(dialect, source, literal)
-    return TileConstant(kernel, constant, literals, grows)
+        changes &= _only_tiles(dialect, source, literal)
+    return TileConstant(kernel, constant, literals, changes)
+
+
+def _changes(flow: Flow, literals: tuple[Literal, ...]) -> SizeChanges:
+    return SizeChanges.of(flow).without_growth(unless=_checks_follow(flow, literals))
 
 
 def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
@@ -177,8 +179,8 @@ def _default(kernel: Kernel, constant: str) -> cst.BaseExpression | None:
     return next(p.default for p in kernel.function.parameters if p.name.value == constant)
 
 
-def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
-    """Whether growth is safe wherever an integer's names are used.
+def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> SizeChanges:
+    """Which changes are safe wherever an integer's names are used.
 
     Raises `NotApplicable` when one of the uses is neither a tile size nor part of a grid.
     """
@@ -192,7 +194,7 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
     }
     by_launch = [(k, x, grid_nodes(source, x)) for k in kernels for x in k.launches]
     grids = [node for _, _, nodes in by_launch for node in nodes]
-    grows = True
+    changes = SizeChanges()
     for assignment in literal.assignments:
         for use in source.uses(assignment):
             line = source.line(use)
@@ -204,7 +206,7 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
             if flow is not None:
                 if (refusal := _refusal(flow, (literal,))) is not None:
                     raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
-                grows &= may_grow(flow) and _checks_follow(flow, (literal,))
+                changes &= _changes(flow, (literal,))
             elif any(node in grids for node in around):
                 for kernel, launch, nodes in by_launch:
                     if any(node in nodes for node in around):
@@ -212,7 +214,7 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
                 check_grid_use(source, use, grids, set())
             elif use not in literal.names and not _decides_checks(source, use, kernels):
                 raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
-    return grows
+    return changes
 
 
 def _check_sized(source: Source, kernel: Kernel, launch: Launch, literal: Literal) -> None:

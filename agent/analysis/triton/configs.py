@@ -153,11 +153,12 @@ def constants_of(
 
 @dataclass(frozen=True)
 class ConfigAxis:
-    """Constants that one size sets, and how large it may be."""
+    """Constants that one size sets, and how small and large it may be."""
 
     constants: tuple[str, ...]
     size: int
     most: int | None = None
+    least: int = 1
 
 
 def axes_of(tiles: Sequence[TileConstant]) -> tuple[ConfigAxis, ...]:
@@ -169,7 +170,8 @@ def axes_of(tiles: Sequence[TileConstant]) -> tuple[ConfigAxis, ...]:
         ConfigAxis(
             tuple(t.constant for t in group),
             group[0].size,
-            None if all(t.may_grow for t in group) else group[0].size,
+            None if all(t.changes.may_grow for t in group) else group[0].size,
+            1 if all(t.changes.may_shrink for t in group) else group[0].size,
         )
         for group in groups.values()
     )
@@ -183,14 +185,18 @@ def configs(
     Sizes out of an axis's bounds are left out.
     """
     nested = _nested(source, kernel, axes)
-    limits = {name: axis.most for axis in axes for name in axis.constants}
+    limits = {name: (axis.least, axis.most) for axis in axes for name in axis.constants}
     within = (
         config
         for config in _candidates(source, kernel, axes, sm)
-        if all((most := limits[name]) is None or size <= most for name, size in config.constants)
+        if all(_is_within(size, *limits[name]) for name, size in config.constants)
         and all(dict(config.constants)[a] % dict(config.constants)[b] == 0 for a, b in nested)
     )
     return tuple(dict.fromkeys(within))[:MOST]
+
+
+def _is_within(size: int, least: int, most: int | None) -> bool:
+    return least <= size and (most is None or size <= most)
 
 
 def _candidates(

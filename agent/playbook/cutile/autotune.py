@@ -21,6 +21,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import tile_names, tile_of
+from agent.analysis.common.size_changes import SizeChanges
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
@@ -183,7 +184,7 @@ def plan_for(subject: Subject, kernel: Kernel, template: str | None = None) -> t
     source = subject.source
     literals: dict[str, Literal] = {}
     fixed: dict[str, str] = {}
-    bounded = set()
+    changes: dict[str, SizeChanges] = {}
     for constant in tile_names(CUTILE, source, kernel):
         if constant not in kernel.constants:
             continue  # a global of the kernel: no launch can pass another value
@@ -193,9 +194,8 @@ def plan_for(subject: Subject, kernel: Kernel, template: str | None = None) -> t
             fixed[constant] = f"must stay: {refusal}"
             continue
         literals[constant] = tile.literals[0]
-        if not tile.may_grow:
-            bounded.add(constant)
-    sizes = tuning.TunableSizes(literals, fixed, frozenset(bounded))
+        changes[constant] = tile.changes
+    sizes = tuning.TunableSizes(literals, fixed, changes)
     try:
         found = tuning.plan(source, kernel, subject.kernel_class, sizes, template)
     except tuning.NotTunable as refusal:

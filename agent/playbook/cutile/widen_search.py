@@ -20,9 +20,9 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.growth import may_grow
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.needed_sizes import needed_size
+from agent.analysis.common.size_changes import SizeChanges
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile import traits
 from agent.analysis.cutile.dialect import CUTILE
@@ -32,6 +32,7 @@ from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.common.elements import with_elements
 from agent.rewriting.common.formatting import WIDTH
+from agent.rewriting.common.tile_sizes import MOST_ELEMENTS
 from agent.syntax import Edits, Source, descendants, keyword
 from agent.tuning.templates import TEMPLATES, rows_for
 
@@ -167,15 +168,15 @@ def _values(
         given = search.values(source, field)
         if len(given) == 1 and given[0].isdigit():  # a name is a loop's over several
             raise NotApplicable(f"`{field}` is the same in every config of {kernel.name}")
-    largest = {
-        field: _largest(source, kernel, read.axes[axis], search.values(source, field))
+    bounds = {
+        field: _bounds(source, kernel, read.axes[axis], search.values(source, field))
         for axis, field in zip(PRODUCT.axes, sizes, strict=True)
     }
     hints = {hint: field for field, hint in search.hints.items()}
     assert PRODUCT.rows is not None
     for *edges, occupancy, num_ctas in rows_for(PRODUCT.rows, sm or ASSUMED_SM):
         row = dict(zip(sizes, edges, strict=True))
-        if any(most is not None and row[field] > most for field, most in largest.items()):
+        if not all(row[field] in bounds[field] for field in sizes):
             continue
         if "occupancy" in hints:
             row[hints["occupancy"]] = occupancy
@@ -186,8 +187,8 @@ def _values(
         yield row
 
 
-def _largest(source: Source, kernel: Kernel, constant: str, given: Sequence[str]) -> int | None:
-    """The largest size that is right where only parts of those in the configs are; None for any.
+def _bounds(source: Source, kernel: Kernel, constant: str, given: Sequence[str]) -> range:
+    """The sizes that are right, beside those in the configs.
 
     Raises:
         NotApplicable: the kernel needs the size to be what it is, or what it is, is not told.
@@ -195,11 +196,16 @@ def _largest(source: Source, kernel: Kernel, constant: str, given: Sequence[str]
     flow = Flow(CUTILE, source, kernel, constant)
     if (refusal := needed_size(flow)) is not None:
         raise NotApplicable(f"{constant} of {kernel.name}: {refusal}")
-    if may_grow(flow):
-        return None
+    may = SizeChanges.of(flow)
+    if may.may_grow and may.may_shrink:
+        return range(1, MOST_ELEMENTS + 1)
     if not all(text.isdigit() for text in given):
-        raise NotApplicable(f"{constant} of {kernel.name} may not grow, and is computed")
-    return max(map(int, given))
+        what = "shrink" if may.may_grow else "grow"
+        raise NotApplicable(f"{constant} of {kernel.name} may not {what}, and is computed")
+    known = [*map(int, given)]
+    return range(
+        1 if may.may_shrink else min(known), 1 + (MOST_ELEMENTS if may.may_grow else max(known))
+    )
 
 
 def _configs(source: Source, search: AuthorsSearch, rows: Iterator[Mapping[str, int]]) -> list[str]:

@@ -196,9 +196,9 @@ def _tile(
         except NotApplicable as other:
             both = all_refuse((str(reason), str(other)), "")
             raise NotApplicable(f"{block} of {kernel.name}: {both}") from None
-        return computed.may_grow, frozenset({computed.name}), ()
+        return computed.changes.may_grow, frozenset({computed.name}), ()
     names = frozenset(name.value for x in tile.literals for name in x.names)
-    return tile.may_grow, names, (tile,)
+    return tile.changes.may_grow, names, (tile,)
 
 
 def _bound(source: Source, kernel: Kernel, loop: cst.For) -> tuple[str, str, cst.BaseExpression]:

@@ -34,6 +34,7 @@ from agent.syntax import Source
 
 FACTORS = (2, 0.5, 4, 0.25)
 MOST_VARIANTS = 8
+SHRUNK = "the first one may hold minus infinity alone then, whose exponential is no number"
 
 
 class ScaledBlocks(Optimization):
@@ -82,8 +83,10 @@ def square(x):
             found += [
                 {"block": tile.name, "factor": factor}
                 for factor in FACTORS
-                if factor != now and (tile.may_grow or factor < 1)
+                if factor != now and _may(tile, factor)
             ]
+        if not found:
+            raise NotApplicable(f"no block can grow, an access is unguarded, or shrink: {SHRUNK}")
         return found[:MOST_VARIANTS]
 
     def apply(self, subject: Subject, params: Params) -> str:
@@ -93,8 +96,9 @@ def square(x):
         tile = tiles.get(str(params["block"]))
         if tile is None:
             raise NotApplicable(f"{params['block']} is no block size that can be scaled")
-        if factor > 1 and not tile.may_grow:
-            raise NotApplicable(f"{tile.name} cannot grow: an access is unguarded")
+        if not _may(tile, factor):
+            why = "grow: an access is unguarded" if factor > 1 else f"shrink: {SHRUNK}"
+            raise NotApplicable(f"{tile.name} cannot {why}")
         if _factor(subject.source, tile) == factor:
             raise NotApplicable(f"{tile.name} is scaled by {params['factor']} already")
         written = _text(subject.source, tile, factor)
@@ -126,6 +130,10 @@ def _tiles(subject: Subject) -> list[ComputedTile]:
     if not found:
         raise all_refuse(reasons, "no Triton kernel is launched here")
     return list(found.values())
+
+
+def _may(tile: ComputedTile, factor: float) -> bool:
+    return tile.changes.may_grow if factor > 1 else tile.changes.may_shrink
 
 
 def _text(source: Source, tile: ComputedTile, factor: float) -> str:

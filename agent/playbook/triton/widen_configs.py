@@ -21,11 +21,11 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.growth import may_grow
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.listed_configs import taken_by_number
 from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.reaching_definitions import value_of
+from agent.analysis.common.size_changes import SizeChanges
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import (
     CONFIG,
@@ -211,7 +211,9 @@ def _axes(
             reasons[name] = f"{name} of {kernel.name} is more than a block size: {reason}"
             continue
         sizes = [dict(config.constants)[name] for config in present]
-        axes.append(ConfigAxis((name,), sizes[0], None if may_grow(flow) else max(sizes)))
+        may = SizeChanges.of(flow)
+        most = None if may.may_grow else max(sizes)
+        axes.append(ConfigAxis((name,), sizes[0], most, 1 if may.may_shrink else min(sizes)))
     held = _held(present, [*reasons])
     if not axes or held is None:
         raise NotApplicable("; ".join(reasons.values()))
