@@ -1323,6 +1323,56 @@ def test_a_pointer_is_no_size() -> None:
     assert "tells all sizes apart" in refusal("tuning-key", bound)
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("total = total + i * 0x61C88647", "`i * 0x61C88647` at line 12 may leave 32 bits"),
+        ("total = total + (i + 5) * 1000 * 1000 * 1000", "may leave 32 bits"),
+        ("total = total + (1 << (i + 30))", "may leave 32 bits"),
+        ("total = total * 0x61C88647 + i", ""),
+        ("total = total + i * 1000", ""),
+    ],
+)
+def test_a_constant_has_more_bits_than_a_counter(line: str, told: str) -> None:
+    text = playbook.get("static-ranges").before.replace("for _ in", "for i in")
+    text = text.replace("total = total * x + 1.0", line)
+    if told:
+        assert told in refusal("static-ranges", text)
+    else:
+        assert "tl.static_range(TERMS)" in apply("static-ranges", text)
+
+
+@pytest.mark.parametrize(("given", "is_constant"), [("i", True), ("i + 1", True), ("x * i", False)])
+def test_a_helper_is_given_no_constant_for_a_counter(given: str, *, is_constant: bool) -> None:
+    """It may ask for `i.to(tl.float32)`, which constants do not have."""
+    helper = "@triton.jit\ndef weight(i):\n    return tl.exp(-i.to(tl.float32))\n\n\n"
+    text = playbook.get("static-ranges").before.replace("for _ in", "for i in")
+    text = text.replace("@triton.jit", helper + "@triton.jit")
+    text = text.replace("total * x + 1.0", f"total * weight({given})")
+    if is_constant:
+        assert refusal("static-ranges", text) == (
+            "weight is given at line 17 what would be a constant then"
+        )
+    else:
+        assert "tl.static_range(TERMS)" in apply("static-ranges", text)
+
+
+@pytest.mark.parametrize("masked", ["-1e9", "float('-inf')"])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_what_stands_for_minus_infinity_counts_where_a_maximum_is_stored(
+    masked: str, *, is_stored: bool
+) -> None:
+    """As that of a row which is masked altogether."""
+    text = playbook.get("folded-exp2").before.replace(
+        "score = x * scale\n",
+        f"score = x * scale\n    score = tl.where(cols < n_cols - 1, score, {masked})\n",
+    )
+    if not is_stored:
+        text = text.replace("    tl.store(lse_ptr + row, largest + tl.log(total))\n", "")
+    scaled = f"tl.where(cols < n_cols - 1, score, {masked} * 1.4426950408889634)"
+    assert (scaled in apply("folded-exp2", text)) is (is_stored and masked == "-1e9")
+
+
 def test_all_of_a_hook_goes_with_the_new_configs() -> None:
     text = playbook.get("widen-configs").before.replace("num_warps=2)", "num_warps=2, pre_hook=f)")
     text = text.replace("num_warps=4)", "num_warps=4, pre_hook=f)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isinf
 
 import libcst as cst
 
@@ -33,7 +34,8 @@ WIDE = (f"{TL}float32", f"{TL}float64")
 LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
 """What a refusal begins with."""
 NEGLIGIBLE = -1e4
-"""A number below it stands for minus infinity: no power of it differs from zero."""
+"""A number below it stands for minus infinity: no power of it differs from zero. It does count where
+nothing else is left, as the maximum of a row that is masked altogether."""
 
 
 @dataclass
@@ -48,6 +50,8 @@ class Exponents:
     """The scalar factors that the exponents are multiplied by: `sm_scale` of `dot * sm_scale`."""
     outside: list[cst.Name] = field(default_factory=list)
     """Where an exponent is used for anything else; its scale has to be taken back there."""
+    stand_ins: dict[cst.BaseExpression, None] = field(default_factory=dict)
+    """The finite numbers that stand for minus infinity; scaled where an exponent is used outside."""
     _scaled: list[cst.BaseExpression] = field(default_factory=list)
     """What the scales are factors of."""
     _promoted: bool = False
@@ -93,7 +97,8 @@ class Exponents:
     def _trace(self, node: cst.BaseExpression) -> None:
         """Mark an expression as an exponent, with what it is computed from."""
         source = self.source
-        if _is_negligible(source, node):
+        if (number := _negligible(source, node)) is not None:
+            self._stands_in(number)
             return
         match node:
             case cst.Name():
@@ -101,7 +106,7 @@ class Exponents:
             case cst.BinaryOperation(operator=cst.Subtract()):
                 self._trace(node.left)
                 self._trace(node.right)
-            case cst.BinaryOperation(operator=cst.Add()) if _is_penalty(source, node.right):
+            case cst.BinaryOperation(operator=cst.Add()) if self._is_penalty(node.right):
                 self._trace(node.left)
             case cst.BinaryOperation(operator=cst.Multiply()):
                 self._scale(node, node.left, node.right)
@@ -138,8 +143,8 @@ class Exponents:
                 case cst.AugAssign(operator=cst.SubtractAssign()):
                     self._trace_name(cst.ensure_type(definition.target, cst.Name))
                     self._trace(definition.value)
-                case cst.AugAssign(operator=cst.AddAssign(), value=value) if _is_penalty(
-                    self.source, value
+                case cst.AugAssign(operator=cst.AddAssign(), value=value) if self._is_penalty(
+                    value
                 ):
                     self._trace_name(cst.ensure_type(definition.target, cst.Name))
                 case _:
@@ -185,6 +190,24 @@ class Exponents:
         if len(plain) != sum(_binds(t, name.value) for t, _ in assigned(body)):
             raise self._refusal(name)
         yield from plain
+
+    def _stands_in(self, number: cst.BaseExpression) -> None:
+        if not isinf(_number(self.source, number) or 0.0):
+            self.stand_ins[number] = None
+
+    def _is_penalty(self, node: cst.BaseExpression) -> bool:
+        """`tl.where(mask, 0, -1e6)`: nothing, or minus infinity."""
+        if not isinstance(node, cst.Call) or self.source.name(node.func) != CHOOSE:
+            return False
+        values = positional(node)[1:3]
+        numbers = [v for v in values if _number(self.source, v) != 0]
+        found = [_negligible(self.source, number) for number in numbers]
+        if len(values) != 2 or None in found:
+            return False
+        for number in found:
+            if number is not None:
+                self._stands_in(number)
+        return True
 
     def _check_scaled(self) -> None:
         """Refuse where a scale, or what is scaled in place, may be an exponent itself."""
@@ -289,31 +312,22 @@ def _binds(target: cst.CSTNode, name: str) -> bool:
     return False
 
 
-def _is_negligible(source: Source, node: cst.BaseExpression) -> bool:
-    """Whether an expression is minus infinity, or a number that stands for it, for all elements."""
+def _negligible(source: Source, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The number that an expression has for all elements, if it stands for minus infinity."""
     value = _number(source, node)
     if value is not None:
-        return value <= NEGLIGIBLE
+        return node if value <= NEGLIGIBLE else None
     match node:
         case cst.BinaryOperation(left=cst.Call(func=func), operator=cst.Subtract(), right=right):
             number = _number(source, right)
-            return source.name(func) == ZEROS and number is not None and -number <= NEGLIGIBLE
+            found = source.name(func) == ZEROS and number is not None and -number <= NEGLIGIBLE
+            return right if found else None
         case cst.BinaryOperation(left=cst.Call(func=func), operator=cst.Add(), right=right):
-            return source.name(func) == ZEROS and _is_negligible(source, right)
+            return _negligible(source, right) if source.name(func) == ZEROS else None
         case cst.Call() if (where := FILLED.get(source.name(node.func) or "")) is not None:
             filled = argument(node, *where)
-            return filled is not None and _is_negligible(source, filled)
-    return False
-
-
-def _is_penalty(source: Source, node: cst.BaseExpression) -> bool:
-    """`tl.where(mask, 0, -1e6)`: nothing, or minus infinity."""
-    if isinstance(node, cst.Call) and source.name(node.func) == CHOOSE:
-        values = positional(node)[1:3]
-        return len(values) == 2 and all(
-            _number(source, v) == 0 or _is_negligible(source, v) for v in values
-        )
-    return False
+            return _negligible(source, filled) if filled is not None else None
+    return None
 
 
 def _number(source: Source, node: cst.BaseExpression) -> float | None:

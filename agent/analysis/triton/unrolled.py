@@ -2,8 +2,8 @@
 
 `i` of `tl.static_range` is a constant, and so is what is computed of it and of other constants.
 Triton divides constants as Python does, down to minus infinity, and numbers of a running kernel
-towards zero: `(i - 1) // 2` and `(i - 1) % 2` are something else for `i` of 0. A tile, or what is
-loaded, stays what it was.
+towards zero: `(i - 1) // 2` and `(i - 1) % 2` are something else for `i` of 0. Constants have as
+many bits as they take, where a counter has 32. A tile, or what is loaded, stays what it was.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ DIVIDING = cst.FloorDivide | cst.Modulo
 ASSIGNING = cst.FloorDivideAssign | cst.ModuloAssign
 GROWING = (cst.Add, cst.Multiply, cst.FloorDivide, cst.Modulo, cst.LeftShift, cst.RightShift)
 """Operators that make no negative number of two that are none."""
+WRAPPING = (cst.Add, cst.Subtract, cst.Multiply, cst.LeftShift)
+BITS_32, MOST_BITS = 2**31, 64
 GROWING_IN_PLACE = (cst.AddAssign, cst.MultiplyAssign, cst.FloorDivideAssign, cst.ModuloAssign)
 KEEPING = (
     *TRITON.cdivs,
@@ -64,6 +66,71 @@ def changed_division(
             kinds = {operands.kind(side) for side in sides}
             if Constancy.RUN_TIME not in kinds and Constancy.UNKNOWN in kinds:
                 return division
+    return None
+
+
+def wrapped(
+    source: Source, kernel: Kernel, loop: cst.For, counts: Sequence[range]
+) -> cst.CSTNode | None:
+    """Arithmetic of a loop's counter that may leave 32 bits; None where there is none.
+
+    A running kernel counts in 32 bits, and goes on from the other end. A constant has as many bits
+    as it takes.
+    """
+    body = kernel.function.node.body
+    own = _computed_in(loop, body)
+    operands = _Operands(source, kernel, loop, positive=False)
+    largest = max((abs(c) for each in counts for c in each), default=0)
+    for operation in descendants(loop.body, cst.BinaryOperation):
+        names = {name.value for name in descendants(operation, cst.Name)}
+        if (
+            isinstance(operation.operator, WRAPPING)
+            and names & own
+            and operands.kind(operation) is not Constancy.RUN_TIME
+            and _largest(source, operation, largest) >= BITS_32
+        ):
+            return operation
+    return None
+
+
+def _largest(source: Source, node: cst.BaseExpression, count: int) -> int:
+    """What a number may be, at most: a small one where nothing is known of it."""
+    match node:
+        case cst.Integer():
+            return abs(node.evaluated_value)
+        case cst.UnaryOperation(expression=inner):
+            return _largest(source, inner, count)
+        case cst.BinaryOperation(left=left, operator=operator, right=right):
+            one, two = (_largest(source, side, count) for side in (left, right))
+            if isinstance(operator, cst.LeftShift):
+                return one << min(two, MOST_BITS)
+            return one * two if isinstance(operator, cst.Multiply) else one + two
+        case cst.Name():
+            try:
+                return abs(source.trace(node).value)
+            except Untraceable:
+                return count
+    return count
+
+
+def handed_over(
+    source: Source, kernel: Kernel, loop: cst.For, counts: Sequence[range]
+) -> cst.Call | None:
+    """A call of a helper of the file that is given a constant of a loop; None where there is none.
+
+    What a helper computes of it is computed as of a constant, and it may ask for what only a number
+    of the running kernel has, as `i.to(tl.float32)`.
+    """
+    body = kernel.function.node.body
+    own = _computed_in(loop, body)
+    operands = _Operands(source, kernel, loop, all(c >= 0 for r in counts for c in r))
+    for call in descendants(loop.body, cst.Call):
+        if source.function_of(call.func) is None:
+            continue
+        for arg in call.args:
+            names = {name.value for name in descendants(arg.value, cst.Name)}
+            if names & own and operands.kind(arg.value) is not Constancy.RUN_TIME:
+                return call
     return None
 
 

@@ -93,6 +93,8 @@ def _in_base_two(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
         text = f"{_factor(source, scale)} * {LOG2_E}"
         in_product = isinstance(next(source.ancestors(scale)), cst.BinaryOperation)
         edits[scale] = writing(f"({text})" if in_product else text)
+    for number in exponents.stand_ins if exponents.outside else ():
+        edits[number] = writing(f"{source.code(number)} * {LOG2_E}")
     for name in exponents.outside:
         edits[name] = writing(parenthesized(source, name, f"{name.value} * {LN_2}"))
     return edits

@@ -24,7 +24,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.counting_loops import read
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
-from agent.analysis.triton.unrolled import changed_division
+from agent.analysis.triton.unrolled import changed_division, handed_over, wrapped
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit
@@ -133,6 +133,12 @@ def _range(source: Source, kernel: Kernel, loop: cst.For) -> cst.Call:
     if (division := changed_division(source, kernel, loop, counts)) is not None:
         code, place = source.code(division), source.line(division)
         raise NotApplicable(f"`{code}` at line {place} is rounded otherwise where it is a constant")
+    if (number := wrapped(source, kernel, loop, counts)) is not None:
+        code, place = source.code(number), source.line(number)
+        raise NotApplicable(f"`{code}` at line {place} may leave 32 bits, as a constant does not")
+    if (helper := handed_over(source, kernel, loop, counts)) is not None:
+        code, place = source.code(helper.func), source.line(helper)
+        raise NotApplicable(f"{code} is given at line {place} what would be a constant then")
     return call
 
 
