@@ -34,8 +34,8 @@ WIDE = (f"{TL}float32", f"{TL}float64")
 LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
 """What a refusal begins with."""
 NEGLIGIBLE = -1e4
-"""A number below it stands for minus infinity: no power of it differs from zero. It does count where
-nothing else is left, as the maximum of a row that is masked altogether."""
+"""A number below it stands for minus infinity: no power of it differs from zero. It does count
+where nothing else is left, as the maximum of a row that is masked altogether."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Exponents:
     outside: list[cst.Name] = field(default_factory=list)
     """Where an exponent is used for anything else; its scale has to be taken back there."""
     stand_ins: dict[cst.BaseExpression, None] = field(default_factory=dict)
-    """The finite numbers that stand for minus infinity; scaled where an exponent is used outside."""
+    """Finite numbers that stand for minus infinity, to be scaled if exponents are used outside."""
     _scaled: list[cst.BaseExpression] = field(default_factory=list)
     """What the scales are factors of."""
     _promoted: bool = False
