@@ -234,10 +234,6 @@ class Host:
         called = source.function_of(node) if isinstance(node, cst.Name) else None
         name = self._free("blocks")
         text = self._host_code(node)
-        subscript = launch.node.func
-        assert isinstance(subscript, cst.Subscript)
-        if isinstance(subscript.slice[0].comma, cst.Comma):  # `kernel[n,]` is a tuple
-            return name, f"{name} = ({text},)\n"
         if isinstance(behind, cst.Lambda) or called is not None:
             function = behind if isinstance(behind, cst.Lambda) else None
             meta = self._meta(launch, given, function)
@@ -247,6 +243,7 @@ class Host:
             plain = isinstance(behind, cst.Tuple)
             return (text, "") if plain else self._chosen(launch, given, name, text)
         if isinstance(node, cst.Tuple):
+            text = text if node.lpar else f"({text})"  # `kernel[n,]`
             return name, f"{name} = {text}\n"
         if isinstance(node, cst.List):
             return name, f"{name} = tuple({text})\n"

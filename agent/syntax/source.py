@@ -31,6 +31,7 @@ from agent.syntax.one_line import OnOneLine
 from agent.syntax.places import Places
 from agent.syntax.scopes import scopes
 from agent.syntax.tree import children, descendants, sole_value
+from agent.syntax.tuples import parse
 
 BYTE_ORDER_MARK = "\ufeff"
 KEPT = 64
@@ -130,7 +131,7 @@ class Source:
     @cached_property
     def module(self) -> cst.Module:
         """The root of the tree that every other property speaks of."""
-        return cst.parse_module(self.text)
+        return parse(self.text)
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:

@@ -93,3 +93,25 @@ def test_a_block_holds_something() -> None:
     before = "def f(n):\n    if n:\n        size = n\n    else:\n        size = 1\n    g(size)\n"
     after = before.replace("g(size)", "g(2)")
     assert without_dead_names(before, after) == after
+
+
+@pytest.mark.parametrize(
+    ("given", "is_dropped"),
+    [
+        ("BM, BN = 32, 64", True),
+        ("BM, BN = 32, rows.size()", True),
+        ("BM, BN = sizes(rows)", False),
+        ("BM, BN = 32, ask(rows)", False),
+        ("BM, spare = 32, 64\n    BN = 64", False),
+    ],
+)
+def test_names_that_one_statement_gives_values_go_together(given: str, *, is_dropped: bool) -> None:
+    before = f"""
+def launch(x, rows):
+    {given}
+    kernel[(rows,)](x, BM, BN)
+"""
+    after = before.replace("(x, BM, BN)", "(x)")
+    kept = after.replace("    BN = 64\n", "")
+    expected = kept.replace(f"    {given}\n", "") if is_dropped else kept
+    assert without_dead_names(before, after) == expected

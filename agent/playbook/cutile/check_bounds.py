@@ -233,7 +233,7 @@ def _laid_out(source: Source, old: cst.Call, new: cst.Call) -> cst.Call:
 def _check_grid(source: Source, launch: Launch, place: cst.SimpleStatementLine) -> None:
     """The condition repeats the grid's extents where the arguments are listed."""
     for extent in grid_of(source, launch):
-        if not holds_at(source, extent, place):
+        if place not in source.ancestors(extent) and not holds_at(source, extent, place):
             raise NotApplicable(
                 f"`{source.code(extent)}` of the grid has another value at line "
                 f"{source.line(place)}, where the arguments are listed"

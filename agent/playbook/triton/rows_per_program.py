@@ -273,6 +273,9 @@ def _place(
 ) -> cst.SimpleStatementLine:
     """The statement above which the rows are computed: the launch, or that of its grid."""
     for around in source.ancestors(grid):
+        if isinstance(around, cst.SimpleStatementSuite):
+            line = source.line(grid)
+            raise NotApplicable(f"line {line} has its launch behind a colon: nothing fits above it")
         if isinstance(around, cst.SimpleStatementLine):
             apart = around not in source.ancestors(launch.node)
             if (

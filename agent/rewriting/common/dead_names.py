@@ -50,7 +50,8 @@ def without_dead_names(before: str, after: str) -> str:
 def _may_leave_some(before: str, after: str) -> bool:
     """Whether a name that is given a value is there less often than before; parses nothing."""
     was, now = (Counter(re.findall(r"\w+", text)) for text in (before, after))
-    return any(now[name] < was[name] for name in re.findall(r"(?m)^\s+(\w+) *=(?!=)", after))
+    given = re.findall(r"(?m)^\s+(\w+(?:, *\w+)*) *=(?!=)", after)
+    return any(now[name] < was[name] for names in given for name in re.findall(r"\w+", names))
 
 
 def _dead(
@@ -60,23 +61,29 @@ def _dead(
     reads, targets = _reads(function.node), _targets(function.node)
     kept = {each.name.value for each in descendants(function.node, cst.Param)}
     kept |= {each.name.value for each in descendants(function.node, cst.NameItem)}  # global
-    found: dict[str, list[cst.SimpleStatementLine]] = {}
+    found: dict[cst.SimpleStatementLine, tuple[str, ...]] = {}
     for line in descendants(function.node.body, cst.SimpleStatementLine):
-        name = _given(source, line)
-        if name is not None and read_before[name] and not reads[name] and name not in kept:
-            found.setdefault(name, []).append(line)
-    for name, lines in found.items():
-        if targets[name] == len(lines):
-            yield from lines
+        names = _given(source, line)
+        if names and all(read_before[n] and not reads[n] and n not in kept for n in names):
+            found[line] = names
+    dropped = Counter(name for names in found.values() for name in names)
+    for line, names in found.items():
+        if all(targets[name] == dropped[name] for name in names):
+            yield line
 
 
 def _targets(node: cst.CSTNode) -> Counter[str]:
-    """Names that are assigned by `name = ...` below a node, by how often."""
+    """Names that are assigned by `name = ...` or `one, other = ...` below a node, by how often."""
     return Counter(
-        target.target.value
-        for target in descendants(node, cst.AssignTarget)
-        if isinstance(target.target, cst.Name)
+        name for target in descendants(node, cst.AssignTarget) for name in _names(target.target)
     )
+
+
+def _names(target: cst.BaseExpression) -> tuple[str, ...]:
+    """The names that a target consists of; none where it is anything else, too."""
+    parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple) else [target]
+    names = [part.value for part in parts if isinstance(part, cst.Name)]
+    return tuple(names) if len(names) == len(parts) else ()
 
 
 def _reads(node: cst.CSTNode) -> Counter[str]:
@@ -90,17 +97,20 @@ def _reads(node: cst.CSTNode) -> Counter[str]:
     return names - _targets(node) - parameters - keywords - attributes
 
 
-def _given(source: Source, line: cst.CSTNode) -> str | None:
-    """The name that a statement gives a value, where that is all it does."""
+def _given(source: Source, line: cst.CSTNode) -> tuple[str, ...]:
+    """The names that a statement gives values, each its own, where that is all it does."""
     match line:
         case cst.SimpleStatementLine(
-            body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)], value=value)]
+            body=[cst.Assign(targets=[cst.AssignTarget(target=target)], value=value)]
         ):
+            names = _names(target)
             is_plain = all(_only_gives(source, call.func) for call in descendants(value, cst.Call))
             acts = (cst.NamedExpr, cst.Await, cst.Yield)
             does_more = any(True for kind in acts for _ in descendants(value, kind))
-            return target.value if is_plain and not does_more else None
-    return None
+            values = len(value.elements) if isinstance(value, cst.Tuple) else 0
+            unpacks = isinstance(target, cst.Tuple) and values != len(names)
+            return names if is_plain and not does_more and not unpacks else ()
+    return ()
 
 
 def _only_gives(source: Source, function: cst.BaseExpression) -> bool:
