@@ -81,3 +81,10 @@ def test_a_decorator_on_one_line_gets_its_arguments_on_lines_of_their_own() -> N
     changed = playbook.get("config-options").apply(subject, {"num_warps": 8})
     assert "@triton.autotune(\n    configs=[\n        triton.Config(\n" in changed
     assert 'sorted({made.num_warps, 8})\n    ],\n    key=["n"],\n)\n@triton.jit\n' in changed
+
+
+def test_a_number_joins_those_that_a_comprehension_goes_through() -> None:
+    listed = "[triton.Config({'BLOCK': b}, num_warps=w) for b in (512, 1024) for w in (2, 4)]"
+    text = ENTRY.before.replace("configs=configs()", f"configs={listed}")
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90))
+    assert ENTRY.apply(subject, {"num_warps": 8}) == text.replace("(2, 4)", "(2, 4, 8)")

@@ -72,6 +72,7 @@ def test_no_comment_is_lost() -> None:
         "grid": "blocks = tuple(grid({",
         "(n,)": "blocks = (n,) if 0 not in blocks:",
         "n,": "blocks = (n,) if 0 not in blocks:",
+        "n, 1": "blocks = (n, 1) if 0 not in blocks:",
     }.items(),
 )
 def test_a_grid_is_evaluated_once(grid: str, written: str) -> None:

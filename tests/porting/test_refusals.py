@@ -57,7 +57,7 @@ LAUNCHES = {
     "print(kernel[(1,)](x, y, 8, BLOCK=8))": "a launch inside of an expression",
     "if x.numel(): kernel[(1,)](x, y, 8, BLOCK=8)": "a launch beside another statement",
     "n = 8; kernel[(1,)](x, y, n, BLOCK=8)": "a launch beside another statement",
-    "kernel[1, 1](x, y, 8, BLOCK=8)": "a grid that is no tuple in parentheses",
+    "kernel[1, *xs](x, y, 8, BLOCK=8)": "a grid that is no tuple in parentheses",
     "kernel[(1,)](x, xs.pop(), 8, BLOCK=8)": "an array that is computed within the launch",
     "kernel[(1,)](x, None, 8, BLOCK=8)": "None passed for a pointer",
     "kernel[(1,)](x, y, 'a', BLOCK=8)": "None or a string passed to a kernel",

@@ -5,8 +5,9 @@ When: a Triton kernel whose `tl.constexpr` tile sizes are set to integers in the
     `blocks-and-warps`.
 Do: half, double and four times the size, with the warps that are there; none that is longer than
     what tests were seen to launch has elements, up to a power of two.
-Risk: none to results while the constant is a tile size only, which is checked; a kernel without
-    masks is only given smaller sizes, which divide what the present one divides.
+Risk: sums in another order; else none to results while the constant is a tile size only, which is
+    checked; a kernel without masks is only given smaller sizes, which divide what the present one
+    divides.
 Source: Triton's tutorials and Helion's heuristics: about 8 KiB of traffic a program for
     element-wise kernels on H100.
 """
@@ -21,7 +22,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tile_extents import have_work
 from agent.analysis.triton.tuners import check_untuned
-from agent.playbook.base import Optimization
+from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
 
@@ -36,6 +37,7 @@ class BlockSize(Optimization):
     priority: ClassVar = {KernelClass.COMPUTE: 56, KernelClass.BALANCED: 50, KernelClass.MEMORY: 36}
     expected = "10 to 50 % over a guessed size, as TileGym reports of tuning"
     hypothesis = "A larger block reuses more and launches less; a smaller one leaves more of them."
+    changes_rounding = REORDERED
     example: ClassVar[Params] = {"BLOCK": 2048}
     before = """\
 import torch

@@ -5,8 +5,8 @@ When: a Triton kernel whose `tl.constexpr` tile sizes are set to integers in the
 Do: set the sizes, `num_warps` and for a dot `num_stages` at once: a tile of 128 x 256 accumulators
     spills with the default 4 warps, and 8 warps idle on the 64 x 64 that it replaces, so that
     neither step gains anything alone. Where a launch computes its warps, a heuristic sets them.
-Risk: none to results while a constant is a tile size only, which is checked. The block sizes hold
-    for every problem size; `add-autotune` chooses for each.
+Risk: sums in another order; else none to results while a constant is a tile size only, which is
+    checked. The block sizes hold for every problem size; `add-autotune` chooses for each.
 Source: Triton's matrix product tutorial lists 128 x 256 x 64 with 8 warps and 3 stages first;
     Helion's seeds for H100: at most 32768 fp32 accumulators, 8 warps from 16384 of them. Compiled
     with Triton 3.9 for sm_90, a bf16 product of 128 x 256 x 64 spills 1024 bytes a thread with 4
@@ -25,7 +25,7 @@ from agent.analysis.triton.configs import Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tile_extents import have_work
 from agent.analysis.triton.tuners import check_untuned
-from agent.playbook.base import Optimization
+from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
 from agent.rewriting.triton.kernel_options import options_of
@@ -46,6 +46,7 @@ class BlocksAndWarps(Optimization):
     priority: ClassVar = {KernelClass.COMPUTE: 6, KernelClass.BALANCED: 6, KernelClass.MEMORY: 8}
     expected = "up to twice as fast over small blocks with the default of 4 warps"
     hypothesis = "A larger block reuses more, with the warps whose registers just hold it."
+    changes_rounding = REORDERED
     example: ClassVar[Params] = {"BLOCK": 2048, "num_warps": 8}
     before = """\
 import torch

@@ -31,7 +31,7 @@ from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.formatting import STEP
 from agent.rewriting.triton.edits import Edit, writing
-from agent.syntax import Source
+from agent.syntax import Source, descendants, keyword
 from agent.tuning.imports import imports_name, module_named
 
 WARPS = (2, 4, 8, 16)
@@ -123,6 +123,9 @@ def clip(x):
         return subject.source.rewrite(edits)
 
 
+_Listed = cst.Tuple | cst.List | cst.Set
+
+
 def _tuned(subject: Subject) -> list[tuple[Kernel, tuple[cst.BaseExpression, ...]]]:
     """The kernels that tune themselves, with the configs of each tuner that they have."""
     if subject.hardware.interpreted:
@@ -152,7 +155,7 @@ def _edits(subject: Subject, params: Params) -> dict[cst.CSTNode, Edit]:
     source = subject.source
     edits: dict[cst.CSTNode, Edit] = {}
     for given in (each for _, lists in _tuned(subject) for each in lists):
-        own = _own_choices(source, given).get(option)
+        own = _own_choices(source, given).get(option) or _listed_choices(given, option)
         if own is None and adds_none(source, given, option, int(value)):
             continue
         if own is None:
@@ -232,8 +235,26 @@ def _own_choices(source: Source, configs: cst.BaseExpression) -> dict[str, cst.S
     return found
 
 
+def _listed_choices(configs: cst.BaseExpression, option: str) -> _Listed | None:
+    """The numbers that an author's comprehension gives an option: of `for w in (2, 4)`."""
+    if not isinstance(configs, cst.ListComp) or not isinstance(configs.elt, cst.Call):
+        return None
+    given = keyword(configs.elt, option)
+    if not isinstance(given, cst.Name):
+        return None
+    named = [n for n in descendants(configs, cst.Name) if n.value == given.value]
+    for each in descendants(configs, cst.CompFor):
+        match each:
+            case cst.CompFor(
+                target=cst.Name(value=name), iter=cst.Tuple() | cst.List() | cst.Set() as listed
+            ) if name == given.value and len(named) == len([each.target, given]):
+                numbers = all(isinstance(e.value, cst.Integer) for e in listed.elements)
+                return listed if listed.elements and numbers else None
+    return None
+
+
 def _with(value: int) -> Edit:
-    def edit(chosen: cst.Set) -> cst.Set:
+    def edit(chosen: _Listed) -> _Listed:
         last = chosen.elements[-1].with_changes(
             comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
         )

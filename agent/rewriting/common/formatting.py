@@ -59,14 +59,21 @@ class Place:
 def laid_out(call: str | NewCall, place: Place) -> str:
     """The text of a call: on one line; its arguments on a line of their own; or a line each."""
     line = str(call)
-    if isinstance(call, str) or place.fits(line):
+    is_broken = "\n" in line
+    if isinstance(call, str) or (place.fits(line) and not is_broken):
         return line
     inner = place.indent + STEP
     margin = " " * (inner - place.block)
     listed = ", ".join(map(str, call.arguments))
-    if inner + len(listed) <= WIDTH:
+    if inner + len(listed) <= WIDTH and not is_broken:
         body = margin + listed
     else:
         below = Place(place.block, inner, inner, 1)
-        body = "\n".join(f"{margin}{laid_out(a, below)}," for a in call.arguments)
+        body = "\n".join(f"{margin}{_deeper(a, below)}," for a in call.arguments)
     return f"{call.function}(\n{body}\n{margin[STEP:]})"
+
+
+def _deeper(argument: str | NewCall, place: Place) -> str:
+    """The text of an argument on a line of its own; what is broken already goes further in."""
+    text = laid_out(argument, place)
+    return text.replace("\n", "\n" + " " * STEP) if isinstance(argument, str) else text
