@@ -1480,3 +1480,9 @@ def test_a_block_that_a_backward_pass_takes_over_stays(kept: str) -> None:
     """There it holds the whole row."""
     told = refusal("scaled-blocks", KEPT_FOR_BACKWARD.replace("KEPT", kept))
     assert "uses `BLOCK` for more than tiles and grid" in told
+
+
+def test_warps_that_a_backward_pass_takes_over_change_no_result() -> None:
+    text = KEPT_FOR_BACKWARD.replace("KEPT", "ctx.warps = warps").replace("ctx.BLOCK", "256")
+    text = text.replace("warps = 4\n", "warps = 4 if BLOCK < 2048 else 8\n")
+    assert "BLOCK = min(2 * BLOCK, 65536)\n        forward_kernel[" in apply("scaled-blocks", text)

@@ -120,7 +120,10 @@ def _computed(dialect: Dialect, source: Source, given: cst.Name, *, replaced: bo
 
 
 def _only_for_options(source: Source, use: cst.Name, launches: list[Launch]) -> bool:
-    """Whether a use computes an option of launches alone: `warps = 8 if BLOCK > 2048 else 4`."""
+    """Whether a use computes an option of launches alone: `warps = 8 if BLOCK > 2048 else 4`.
+
+    That may be kept for other launches: whatever the number is, it changes no result.
+    """
     statement = next((a for a in source.ancestors(use) if isinstance(a, cst.BaseStatement)), None)
     inside = statement.body.body if isinstance(statement, cst.If) else [statement]
     options = {id(value) for launch in launches for value in launch.hints.values()}
@@ -133,7 +136,9 @@ def _only_for_options(source: Source, use: cst.Name, launches: list[Launch]) -> 
             ):
                 later = [u for a in source.assignments(target) for u in source.uses(a)]
                 later = [u for u in later if not _is_of_its_own(source, u)]
-                if not later or any(id(u) not in options for u in later):
+                chosen = [u for u in later if id(u) in options]
+                rest = [u for u in later if u not in chosen and not _is_handed_on(source, u)]
+                if not chosen or rest:
                     return False
             case _:
                 return False
