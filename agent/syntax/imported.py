@@ -28,6 +28,7 @@ _USUAL = {
 }
 """What everybody calls a part of a kernel language -> that part."""
 _TRITON = "triton.language."
+_CUTILE = "cuda.tile."
 
 
 def handed_on(module: cst.Module) -> Mapping[str, str]:
@@ -53,7 +54,8 @@ def only(names: Collection[QualifiedName], known: Mapping[str, str]) -> str | No
 
     A function that Triton has in several modules, of which versions have one or the other, is one
     function: `from triton.language.extra.libdevice import rsqrt`, or else
-    `from triton.language.math import rsqrt`.
+    `from triton.language.math import rsqrt`. And cuTile outranks what it was called before:
+    `import cuda.tile as ct`, or else `import cutile as ct`.
 
     Args:
         names: what a name may stand for.
@@ -65,6 +67,9 @@ def only(names: Collection[QualifiedName], known: Mapping[str, str]) -> str | No
     if len(found) > 1 and all(name.startswith(_TRITON) for name in found):
         named = {name.rpartition(".")[2] for name in found}
         found = {min(found, key=lambda name: (name.count("."), name))} if len(named) == 1 else found
+    if len(found) > 1 and len({name.rpartition(".")[2] for name in found}) == 1:
+        theirs = {name for name in found if name.startswith(_CUTILE)}
+        found = theirs if len(theirs) == 1 else found
     return found.pop().replace(".<locals>", "") if len(found) == 1 else None
 
 

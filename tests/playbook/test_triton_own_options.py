@@ -160,3 +160,22 @@ def test_options_that_a_text_gives_are_not_set_once_more() -> None:
         entry = playbook.get(name)
         with pytest.raises(NotApplicable, match="a text makes the decorator of"):
             entry.variants(Subject(Source(text), KernelClass.MEMORY, Hardware()))
+
+
+@pytest.mark.parametrize("name", ["warps-and-stages", "warps-by-row"])
+def test_a_heuristic_of_the_authors_outranks_what_a_launch_says(name: str) -> None:
+    theirs = '@triton.heuristics({"num_warps": lambda args: pick(args["n"])})\n@triton.jit'
+    text = TEXT.format(line="pass", given="num_stages=2").replace("@triton.jit", theirs)
+    with pytest.raises(NotApplicable, match="computes its num_warps, whatever a launch says"):
+        playbook.get(name).variants(Subject(Source(text), KernelClass.MEMORY, Hardware()))
+
+
+def test_nothing_is_put_on_a_function_that_only_kernels_call() -> None:
+    text = (
+        "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef softplus(x):\n"
+        "    return tl.where(x < 20, tl.log(1 + tl.exp(x)), x)\n"
+    )
+    with pytest.raises(NotApplicable, match="only kernels can call softplus"):
+        playbook.get("warps-and-stages").variants(
+            Subject(Source(text), KernelClass.MEMORY, Hardware())
+        )

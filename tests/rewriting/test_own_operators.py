@@ -120,3 +120,8 @@ def test_names_that_do_not_stand_in_the_file_are_known_by_what_was_registered() 
     assert "torch.ops.theirs_origin.one(x)" in renamed
     assert '"mine_origin::two"' in renamed
     assert computed_names(text, []) == set()
+
+
+def test_a_decorator_may_be_given_nothing() -> None:
+    text = "# from our kernel library\nimport triton\n\n\n@triton.jit()\ndef k(x):\n    pass\n"
+    assert with_own_operators(text) == text

@@ -254,3 +254,11 @@ def test_scopes_places_and_parents_are_those_of_libcst(file: Path) -> None:
         if isinstance(node, cst.Name) and (scope := scopes.get(node)) is not None:
             expected = {a.node for a in scope[node.value] if isinstance(a, Assignment)}
             assert {a.node for a in found.assignments(node)} == expected
+
+
+def test_cutile_outranks_what_it_was_called_before() -> None:
+    source = Source(
+        "try:\n    import cuda.tile as ct\nexcept ImportError:\n    import cutile as ct\n\n"
+        "ct.load(x)\n"
+    )
+    assert [source.name(call.func) for call in source.calls] == ["cuda.tile.load"]

@@ -16,6 +16,7 @@ LEAVING: tuple[type[cst.CSTNode], ...] = (cst.Return, cst.Raise, cst.Continue)
 
 _Kind = Callable[[cst.BaseExpression], bool]
 _Asks = Callable[[Source, Function, str], bool]
+_SeesTo = Callable[[Source, Function, str, cst.BaseExpression], bool]
 
 
 def may_be_none(source: Source, value: cst.BaseExpression) -> bool:
@@ -40,7 +41,7 @@ def _may_be(
     value: cst.BaseExpression,
     kind: _Kind,
     asks: _Asks,
-    sees_to: _Asks,
+    sees_to: _SeesTo,
 ) -> bool:
     behind = value_of(source, value)
     if isinstance(behind, cst.IfExp):
@@ -53,7 +54,7 @@ def _may_be(
     function = source.enclosing(name)
     if not isinstance(name, cst.Name) or function is None:
         return False
-    if sees_to(source, function, name.value):
+    if sees_to(source, function, name.value, value):
         return False
     given = [p.default for p in function.parameters if p.name.value == name.value and p.default]
     for target, assignment in chain.from_iterable(starmap(_each, assigned(function.node.body))):
@@ -98,16 +99,23 @@ def _asks_for_none(source: Source, function: Function, name: str) -> bool:
     return bool(tests & {f"{name} is None", f"{name} is not None"})
 
 
-def _seen_to(source: Source, function: Function, name: str) -> bool:
-    """Whether a function gives a name another value, or goes no further, where it is `None`."""
-    for line in descendants(function.node.body, cst.If):
-        asked = {source.code(each) for each in _alternatives(line.test)}
-        if asked & {f"{name} is None", f"not {name}"}:
-            leaves = any(True for kind in LEAVING for _ in descendants(line.body, kind))
-            if leaves or binds(line.body, name):
+def _seen_to(source: Source, function: Function, name: str, place: cst.BaseExpression) -> bool:
+    """Whether every way to a place gives a name another value, or ends, where it is `None`."""
+    blocks = [a for a in source.ancestors(place) if isinstance(a, cst.IndentedBlock)]
+    line = source.line(place)
+
+    def comes_before(node: cst.CSTNode) -> bool:
+        around = (a for a in source.ancestors(node) if isinstance(a, cst.IndentedBlock))
+        return source.line(node) < line and next(around, None) in blocks
+
+    for test in descendants(function.node.body, cst.If):
+        asked = {source.code(each) for each in _alternatives(test.test)}
+        if asked & {f"{name} is None", f"not {name}"} and comes_before(test):
+            leaves = any(True for kind in LEAVING for _ in descendants(test.body, kind))
+            if leaves or binds(test.body, name):
                 return True
-    asserted = (source.code(line.test) for line in descendants(function.node.body, cst.Assert))
-    return any(test in (f"{name} is not None", name) for test in asserted)
+    asserted = filter(comes_before, descendants(function.node.body, cst.Assert))
+    return any(source.code(each.test) in (f"{name} is not None", name) for each in asserted)
 
 
 def _alternatives(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -179,7 +179,7 @@ def _string(call: cst.Call) -> str:
     """The first argument by its place, where it is a plain string."""
     first = argument(call, 0, "name")
     value = first.evaluated_value if isinstance(first, cst.SimpleString) else ""
-    return value if isinstance(value, str) and call.args[0].value is first else ""
+    return value if isinstance(value, str) and value and call.args[0].value is first else ""
 
 
 def _longer(namespace: str, own: str) -> Callable[[cst.SimpleString], cst.SimpleString]:

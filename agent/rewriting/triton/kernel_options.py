@@ -21,6 +21,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.heuristics import heuristics_of, unread_decorator, why_no_heuristics
 from agent.analysis.triton.host import triton_module
+from agent.analysis.triton.operations import for_kernels
 from agent.rewriting.triton.edits import Edit, with_heuristics, without, writing
 from agent.rewriting.triton.launch_options import (
     DEFAULTS,
@@ -166,6 +167,8 @@ def options_of(source: Source, kernel: Kernel, names: Collection[str]) -> Kernel
         raise NotApplicable(f"{made}: what options that gives is not seen")
     if _own_heuristics(source, kernel).keys() & set(names):
         return OnKernel(source, kernel)
+    if obstacle := next(_never_set(source, kernel, names), ""):
+        raise NotApplicable(obstacle)
     try:
         if not kernel.launches:
             raise NotApplicable(f"{kernel.name} is launched elsewhere")
@@ -217,7 +220,17 @@ def _obstacles(source: Source, kernel: Kernel, names: Collection[str]) -> Iterat
     for parameter in kernel.function.parameters:
         if parameter.name.value in names:
             yield f"{kernel.name} takes {parameter.name.value} as a parameter"
+    yield from _never_set(source, kernel, names)
     yield why_no_heuristics(source, kernel)
+
+
+def _never_set(source: Source, kernel: Kernel, names: Collection[str]) -> Iterator[str]:
+    """Why no launch of the kernel is given options, in whatever way."""
+    theirs = heuristics_of(source, kernel).keys() - _own_heuristics(source, kernel).keys()
+    for name in sorted(theirs & set(names)):
+        yield f"a heuristic of {kernel.name} computes its {name}, whatever a launch says"
+    if kernel.function in for_kernels(source):
+        yield f"only kernels can call {kernel.name}"
 
 
 def _own_heuristics(source: Source, kernel: Kernel) -> dict[str, cst.BaseExpression]:

@@ -35,8 +35,20 @@ def given(head: str, lines: str) -> tuple[bool, bool]:
         ("x=None", "if x is None and y:\n        x = empty()", (True, False)),
         ("x=None", "assert x is not None", (False, False)),
         ("x=None", "if x is None:\n        x = 0", (False, True)),
+        ("x=None", "if y:\n        assert x is not None", (True, False)),
+        ("x=None", "for z in y:\n        if x is None:\n            x = empty()", (True, False)),
+        ("x=None", "if x is None:\n        return", (False, False)),
         ("x=0", "if x is None:\n        x = empty()", (False, True)),
     ],
 )
 def test_what_may_be_absent(head: str, lines: str, expected: tuple[bool, bool]) -> None:
     assert given(head, lines) == expected
+
+
+def test_what_is_seen_to_later_or_elsewhere_says_nothing() -> None:
+    source = Source("def f(x=None):\n    launch(x)\n    assert x is not None\n    launch(x)\n")
+    first, second = (argument(call, 0, "x") for call in source.calls)
+    assert first is not None
+    assert second is not None
+    assert may_be_none(source, first)
+    assert not may_be_none(source, second)
