@@ -60,6 +60,8 @@ class CapturedCall:
     forward: CallTime
     backward: CallTime
     processes: int
+    autocast: str = ""
+    """The type that `torch.autocast` casts to around the call; empty where there is none."""
     kernels_of: str = ""
     """What the kernel's file is called as a module, where `module` is another one that launches."""
     launching_file: str = ""
@@ -256,6 +258,7 @@ def _call(message: Mapping[str, Any]) -> CapturedCall:
         forward=CallTime(),
         backward=CallTime(),
         processes=1,
+        autocast=message.get("autocast", ""),
         kernels_of=message.get("kernels_of", ""),
         launching_file=message.get("launching_file", ""),
         held=tuple((name, known) for name, known in message.get("held", ())),

@@ -18,7 +18,8 @@ TIMED_SHARE = 0.9
 
 @dataclass(frozen=True)
 class CapturedEntry:
-    """An entry point with the calls that become its cases: all with a backward pass, or none."""
+    """An entry point with the calls that become its cases: all with a backward pass, or none, and
+    all within one `torch.autocast`, or none."""
 
     name: str
     calls: tuple[CapturedCall, ...]
@@ -37,19 +38,25 @@ class CapturedEntry:
         """Whether gradients were asked for."""
         return self.calls[0].backward.count > 0
 
+    @property
+    def autocast(self) -> str:
+        """The type that is cast to; empty where none is."""
+        return self.calls[0].autocast
+
 
 def entries(capture: Capture) -> tuple[CapturedEntry, ...]:
     """What can be written down, the most time first: an entry point may be one without and one with
-    a backward pass.
+    a backward pass, and one for each type of `torch.autocast`.
 
     All are of one module: the file itself where it is called, else that whose calls took most.
     """
     module = entered(capture)
-    by_use: dict[tuple[str, bool], list[CapturedCall]] = {}
+    by_use: dict[tuple[str, bool, str], list[CapturedCall]] = {}
     for call in capture.calls:
         if call.module == module and not call.unknown():
-            by_use.setdefault((call.name, call.backward.count > 0), []).append(call)
-    found = [_entry(name, calls) for (name, _), calls in by_use.items()]
+            use = (call.name, call.backward.count > 0, call.autocast)
+            by_use.setdefault(use, []).append(call)
+    found = [_entry(name, calls) for (name, *_), calls in by_use.items()]
     return tuple(sorted(found, key=lambda e: -sum(call.total_ms for call in e.calls)))
 
 

@@ -112,8 +112,13 @@ def write_tests(
 
 def test_names(entries: Sequence[CapturedEntry]) -> list[str]:
     """What the correctness test of each entry point is called, but for the suffix."""
-    names = (f"{_snake(e.name)}{'_and_backward' if e.backward else ''}" for e in entries)
-    return [f"{PREFIX}{name}" for name in unique(names)]
+    return [f"{PREFIX}{name}" for name in unique(map(_named_after, entries))]
+
+
+def _named_after(entry: CapturedEntry) -> str:
+    backward = "_and_backward" if entry.backward else ""
+    cast = f"_cast_to_{entry.autocast}" if entry.autocast else ""
+    return f"{_snake(entry.name)}{backward}{cast}"
 
 
 def _entry(
@@ -131,6 +136,7 @@ def _entry(
         "shares": [_shares(call, capture) for call in entry.calls[: entry.timed]],
         "on_instance": entry.on_instance,
         "backward": entry.backward,
+        "autocast": entry.autocast,
         "holders": _has_holders(entry),
         "cases": [
             {

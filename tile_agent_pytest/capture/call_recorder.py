@@ -115,6 +115,15 @@ class CallTally:
         setattr(self, name, getattr(self, name) + elapsed_ms)
 
 
+def _autocast() -> str:
+    """The type that `torch.autocast` casts to where a call is made; empty outside of it."""
+    for device in ("cuda", "cpu"):
+        with contextlib.suppress(TypeError):  # before torch 2.4 they take no device
+            if torch().is_autocast_enabled(device):
+                return str(torch().get_autocast_dtype(device)).removeprefix("torch.")
+    return ""
+
+
 def _state_dtype(instance: Any) -> str:
     """The type of a layer's parameters; empty where there are none."""
     if isinstance(instance, torch().nn.Module):
@@ -269,6 +278,8 @@ class ProcessRecorder:
         if entry.owner is not None:
             found["made_by"] = self._made_by(args[0], entry.owner, facts)
             found["state_dtype"] = _state_dtype(args[0])
+        if autocast := _autocast():
+            found["autocast"] = autocast
         found |= describe(given, kwargs, facts)
         call.writable = facts.writable and found.get("made_by", found) is not None
         call.has_tensors = facts.has_tensors or entry.owner is not None
