@@ -162,12 +162,12 @@ def test_options_that_a_text_gives_are_not_set_once_more() -> None:
             entry.variants(Subject(Source(text), KernelClass.MEMORY, Hardware()))
 
 
-@pytest.mark.parametrize("name", ["warps-and-stages", "warps-by-row"])
-def test_a_heuristic_of_the_authors_outranks_what_a_launch_says(name: str) -> None:
+def test_a_heuristic_of_the_authors_is_changed_where_it_stands() -> None:
+    """It outranks what a launch says."""
     theirs = '@triton.heuristics({"num_warps": lambda args: pick(args["n"])})\n@triton.jit'
     text = TEXT.format(line="pass", given="num_stages=2").replace("@triton.jit", theirs)
-    with pytest.raises(NotApplicable, match="computes its num_warps, whatever a launch says"):
-        playbook.get(name).variants(Subject(Source(text), KernelClass.MEMORY, Hardware()))
+    new = changed("warps-and-stages", text, num_warps=8)
+    assert new == text.replace('lambda args: pick(args["n"])', "lambda args: 8")
 
 
 def test_nothing_is_put_on_a_function_that_only_kernels_call() -> None:

@@ -1329,6 +1329,7 @@ def test_a_pointer_is_no_size() -> None:
         ("total = total + i * 0x61C88647", "`i * 0x61C88647` at line 12 may leave 32 bits"),
         ("total = total + (i + 5) * 1000 * 1000 * 1000", "may leave 32 bits"),
         ("total = total + (1 << (i + 30))", "may leave 32 bits"),
+        ("total = total + (i * BLOCK * SIZE * SIZE >> 30)", "may leave 32 bits"),
         ("total = total * 0x61C88647 + i", ""),
         ("total = total + i * 1000", ""),
     ],
@@ -1371,6 +1372,26 @@ def test_what_stands_for_minus_infinity_counts_where_a_maximum_is_stored(
         text = text.replace("    tl.store(lse_ptr + row, largest + tl.log(total))\n", "")
     scaled = f"tl.where(cols < n_cols - 1, score, {masked} * 1.4426950408889634)"
     assert (scaled in apply("folded-exp2", text)) is (is_stored and masked == "-1e9")
+
+
+@pytest.mark.parametrize(
+    ("masked", "head", "told"),
+    [
+        ("-3.4e38", "", "leaves float32 when scaled"),
+        ("LOW", "LOW = tl.constexpr(-1e9)\n\n\n", "`LOW` of the module is a number of its own"),
+        ("LOW", "LOW = tl.constexpr(float('-inf'))\n\n\n", ""),
+    ],
+)
+def test_a_number_that_cannot_be_scaled_is_told(masked: str, head: str, told: str) -> None:
+    text = playbook.get("folded-exp2").before.replace(
+        "score = x * scale\n",
+        f"score = x * scale\n    score = tl.where(cols < n_cols - 1, score, {masked})\n",
+    )
+    text = text.replace("@triton.jit", head + "@triton.jit")
+    if told:
+        assert told in refusal("folded-exp2", text)
+    else:
+        assert "tl.exp2(" in apply("folded-exp2", text)
 
 
 def test_all_of_a_hook_goes_with_the_new_configs() -> None:

@@ -102,6 +102,7 @@ def test_a_block_holds_something() -> None:
         ("BM, BN = 32, rows.size()", True),
         ("BM, BN = sizes(rows)", False),
         ("BM, BN = 32, ask(rows)", False),
+        ("BM, BN = 32, *rows", False),
         ("BM, spare = 32, 64\n    BN = 64", False),
     ],
 )
@@ -115,3 +116,9 @@ def launch(x, rows):
     kept = after.replace("    BN = 64\n", "")
     expected = kept.replace(f"    {given}\n", "") if is_dropped else kept
     assert without_dead_names(before, after) == expected
+
+
+def test_a_string_reads_no_name() -> None:
+    before = "def launch(x):\n    BM = 32\n    kernel[(1,)](x, BM)\n"
+    after = before.replace("(x, BM)", '(x, given["BM"])').replace("(1,)", 'lambda m: m["BM"]')
+    assert without_dead_names(before, after) == after.replace("    BM = 32\n", "")

@@ -18,11 +18,13 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.inner_flows import inner_flows
-from agent.analysis.common.rounds import Round, rounds_of
-from agent.syntax import argument, assigned, children, descendants, positional
+from agent.analysis.common.reaching_definitions import traced
+from agent.analysis.common.rounds import SHAPING, Round, rounds_of
+from agent.syntax import argument, assigned, children, descendants, keyword, positional
 
 _MAXIMA = frozenset({"max", "maximum"})
 _EXPONENTIALS = frozenset({"exp", "exp2"})
+_HINTS = frozenset({"max_contiguous", "multiple_of"})
 _UPPER = (cst.LessThan, cst.LessThanEqual)
 _LOWER = (cst.GreaterThan, cst.GreaterThanEqual)
 _DEEPEST = 12
@@ -39,7 +41,7 @@ def begins_otherwise(flow: Flow) -> str | None:
     """Why rows may not be put into other blocks: their loop begins elsewhere then, masked."""
     for each in _all(flow):
         for found in _softmaxes(each):
-            if not found.steps and found.begins_by_it and found.exposed():
+            if found.begins_by_it and found.exposed():
                 line = flow.source.line(found.round.loop)
                 return (
                     f"where the loop at line {line} begins depends on it, and a row whose first "
@@ -58,7 +60,7 @@ def _softmaxes(flow: Flow) -> Iterator[_Softmax]:
     """The loops that subtract a running maximum which may be minus infinity, without a test."""
     for found in rounds_of(flow):
         each = _Softmax(flow, found)
-        if each.tiles and each.subtracts and not each.tests:
+        if each.hidden or (each.tiles and each.subtracts and not each.tests):
             yield each
 
 
@@ -74,15 +76,31 @@ class _Softmax:
 
     @property
     def steps(self) -> bool:
-        """Whether the constant is how far the loop goes in a round."""
-        bounds = self._bounds
-        return len(bounds) != 2 and bool(bounds) and self.flow.carries(bounds[-1])
+        """Whether the constant is how far the loop goes in a round, or how many rounds it has."""
+        loop, bounds = self.round.loop.iter, self._bounds
+        step = keyword(loop, "step") if isinstance(loop, cst.Call) else None
+        last = step or next(iter(bounds[2:] or bounds[-1:]), None)
+        return last is not None and self.flow.carries(last)
 
     @property
     def begins_by_it(self) -> bool:
         """Whether the constant says where the loop begins."""
         bounds = self._bounds
         return len(bounds) > 1 and self.flow.carries(bounds[0])
+
+    @cached_property
+    def hidden(self) -> bool:
+        """Whether the round leaves to a helper what is asked for here."""
+        source = self.flow.source
+        for call in descendants(self.round.loop.body, cst.Call):
+            helper = source.function_of(call.func)
+            names = {
+                self._called(inner)
+                for inner in descendants(helper.node.body if helper else cst.Pass(), cst.Call)
+            }
+            if names & _MAXIMA and names & _EXPONENTIALS:
+                return True
+        return False
 
     @cached_property
     def tiles(self) -> list[cst.BaseExpression]:
@@ -110,16 +128,29 @@ class _Softmax:
 
     @cached_property
     def tests(self) -> bool:
-        """Whether the round asks for minus infinity somewhere, or puts a number in its place."""
+        """Whether each exponential is one of what was asked for minus infinity, or is chosen so."""
+        return all(
+            self._is_tested(call)
+            for call in descendants(self.round.loop.body, cst.Call)
+            if self._called(call) in _EXPONENTIALS
+        )
+
+    def _is_tested(self, exponential: cst.Call) -> bool:
+        names = {name.value for name in descendants(exponential, cst.Name)}
+        chosen = [value for name, value in self.round.values if name in names]
+        around = (
+            a for a in self.flow.source.ancestors(exponential) if isinstance(a, cst.Call | cst.If)
+        )
         return any(
-            _number(side) == -math.inf
-            for comparison in descendants(self.round.loop.body, cst.Comparison)
+            self._value(side) == -math.inf
+            for node in (*chosen, *around)
+            for comparison in descendants(node, cst.Comparison)
             for side in (comparison.left, *(each.comparator for each in comparison.comparisons))
         )
 
     def exposed(self) -> bool:
         """Whether the first elements of such a tile may be minus infinity."""
-        return any(self._exposes(tile, ()) for tile in self.tiles)
+        return self.hidden or any(self._exposes(tile, ()) for tile in self.tiles)
 
     def _called(self, call: cst.Call) -> str:
         called = self.flow.dialect.called(self.flow.source, call) or ""
@@ -159,8 +190,19 @@ class _Softmax:
         ]
         return not first or not all(self._is_finite(value) for value in first)
 
+    def _value(self, node: cst.BaseExpression) -> float | None:
+        """A number, also behind a name or as all elements of a tile; None for what is none."""
+        if isinstance(node, cst.Name):
+            values = self._behind(node)
+            node = values[0] if len(values) == 1 else traced(self.flow.source, node)
+        if isinstance(node, cst.Call) and self._called(node) in ("constexpr", "full"):
+            place = 0 if self._called(node) == "constexpr" else 1
+            given = argument(node, place, "value") or argument(node, place, "fill_value")
+            return self._value(given) if given is not None and given is not node else None
+        return _number(node)
+
     def _is_finite(self, node: cst.BaseExpression) -> bool:
-        number = _number(node)
+        number = self._value(node)
         if number is not None:
             return math.isfinite(number)
         match node:
@@ -206,8 +248,10 @@ class _Softmax:
                 called = self.flow.dialect.called(self.flow.source, node) or ""
                 if called in self.flow.dialect.loads:
                     return True
-                if called in self.flow.dialect.dots:
+                if called in self.flow.dialect.dots or called.endswith(".sum"):
                     return False
+                if self.flow.source.function_of(node.func) is not None:
+                    return True  # what a helper makes of it is not followed
                 given = positional(node)
                 if called.rpartition(".")[2] == "where" and len(given) == 3:
                     return self._chooses(given, seen)
@@ -219,30 +263,43 @@ class _Softmax:
         """The same of `where(test, one, other)`."""
         test, one, other = given
         for value, keeps in ((one, False), (other, True)):
-            if _number(value) == -math.inf and not self._keeps_first(test, keeps, 0):
+            if self._value(value) == -math.inf and not self._keeps_first(test, keeps, ()):
                 return True
         return any(self._exposes(value, seen) for value in (one, other))
 
-    def _keeps_first(self, test: cst.BaseExpression, keeps: bool, deep: int) -> bool:
+    def _keeps_first(self, test: cst.BaseExpression, keeps: bool, seen: tuple[str, ...]) -> bool:
         """Whether elements are kept from the first one on, by a test that says which are kept.
 
         Args:
             test: true for those that are kept, or for those that are not.
             keeps: which of the two.
-            deep: names that were followed.
+            seen: names that were followed.
         """
-        if not self._counts(test, deep):
-            return True  # the same for all elements of a row
+        deep = len(seen)
         match test:
-            case cst.Name() if deep < _DEEPEST:
+            case cst.Name(value=name) if name in seen:
+                return True  # of the mask that was: `mask & more`
+            case cst.Name(value=name) if self._counts(test, deep):
                 values = self._behind(test)
-                return len(values) == 1 and self._keeps_first(values[0], keeps, deep + 1)
+                stepped = [self.round.augmented[v].operator for v in values
+                           if v in self.round.augmented]  # fmt: skip
+                narrows = all(isinstance(each, cst.BitAndAssign) for each in stepped)
+                return (
+                    (keeps or not stepped)
+                    and narrows
+                    and deep < _DEEPEST
+                    and all(self._keeps_first(value, keeps, (*seen, name)) for value in values)
+                )
             case cst.UnaryOperation(operator=cst.BitInvert() | cst.Not(), expression=inner):
-                return self._keeps_first(inner, not keeps, deep)
-            case cst.BinaryOperation(operator=cst.BitAnd() | cst.BitOr() as operator):
-                both = isinstance(operator, cst.BitAnd) is keeps
-                sides = [self._keeps_first(side, keeps, deep) for side in (test.left, test.right)]
+                return self._keeps_first(inner, not keeps, seen)
+            case cst.BinaryOperation(
+                operator=cst.BitAnd() | cst.BitOr() | cst.Multiply() as operator
+            ):
+                both = isinstance(operator, cst.BitOr) is not keeps
+                sides = [self._keeps_first(side, keeps, seen) for side in (test.left, test.right)]
                 return all(sides) if both else any(sides)
+            case _ if not self._counts(test, deep):
+                return True  # the same for all elements of a row
             case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget() as target]):
                 one, two = self._grows(left, deep), self._grows(target.comparator, deep)
                 if one is None or two is None:
@@ -251,7 +308,7 @@ class _Softmax:
                 found = [end for kind, end in ends.items() if isinstance(target.operator, kind)]
                 return found == [keeps]
             case cst.Subscript(value=inner):
-                return self._keeps_first(inner, keeps, deep)
+                return self._keeps_first(inner, keeps, seen)
         return False
 
     def _counts(self, node: cst.CSTNode, deep: int) -> bool:
@@ -284,7 +341,10 @@ class _Softmax:
             return 0
         counters = {name.value for name in descendants(self.round.loop.target, cst.Name)}
         match node:
-            case cst.Name(value=name) if name in counters or self._is_stepped(name):
+            case cst.Name(value=name) if name in counters:
+                falls = any(isinstance(each, cst.UnaryOperation) for each in self._bounds[2:])
+                return -1 if falls else 1
+            case cst.Name(value=name) if self._is_stepped(name):
                 return 1
             case cst.Name() if deep < _DEEPEST:
                 values = self._behind(node)
@@ -298,13 +358,15 @@ class _Softmax:
             case cst.BinaryOperation(left=left, operator=cst.Multiply(), right=right):
                 one, two = self._grows(left, deep), self._grows(right, deep)
                 return None if one is None or two is None or (one and two) else one or two
-            case cst.Subscript(value=inner) | cst.Call(func=cst.Attribute(value=inner)) if (
-                isinstance(node, cst.Subscript)
-                or not self.flow.dialect.owns(self.flow.source.name(node.func))
-            ):
+            case cst.BinaryOperation(left=left, operator=cst.FloorDivide(), right=right):
+                return self._grows(left, deep) if self._grows(right, deep) == 0 else None
+            case cst.Subscript(value=inner):
                 return self._grows(inner, deep)
-            case cst.Call() if positional(node):
-                return self._grows(positional(node)[0], deep)
+            case cst.Call() if self._called(node) in (*SHAPING, *_HINTS):
+                owned = self.flow.dialect.owns(self.flow.source.name(node.func))
+                inner = node.func.value if isinstance(node.func, cst.Attribute) else node
+                given = next(iter(positional(node)), None) if owned else inner
+                return self._grows(given, deep) if given is not None and given is not node else None
         return None
 
 

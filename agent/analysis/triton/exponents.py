@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isinf
+from math import e, isinf, log2
 
 import libcst as cst
 
@@ -33,6 +33,8 @@ ZEROS = f"{TL}zeros"
 WIDE = (f"{TL}float32", f"{TL}float64")
 LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
 """What a refusal begins with."""
+LARGEST = 3.4e38
+"""What float32 holds."""
 NEGLIGIBLE = -1e4
 """A number below it stands for minus infinity: no power of it differs from zero. It does count
 where nothing else is left, as the maximum of a row that is masked altogether."""
@@ -60,6 +62,8 @@ class Exponents:
     """What is multiplied by its scale where it is, as `qk` of `qk *= sm_scale`."""
     _seen: set[cst.CSTNode] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)
+    _given: set[str] = field(default_factory=set)
+    """Names of exponents that the module gives, whose numbers stay as they are."""
     _open: set[cst.CSTNode] = field(default_factory=set)
 
     @classmethod
@@ -92,6 +96,7 @@ class Exponents:
         found._check_scaled()
         found._check_bits()
         found._look_around(body)
+        found._check_outside()
         return found
 
     def _trace(self, node: cst.BaseExpression) -> None:
@@ -127,7 +132,10 @@ class Exponents:
     def _trace_name(self, name: cst.Name) -> None:
         self._seen.add(name)
         self._names.add(name.value)
-        for definition in self._definitions(name):
+        definitions = [*self._definitions(name)]
+        if not definitions and not isinf(_of_module(self.source, name) or 0.0):
+            self._given.add(name.value)
+        for definition in definitions:
             if definition in self._open:
                 continue
             self._open.add(definition)
@@ -280,6 +288,19 @@ class Exponents:
                 what = f"`{name.value}` in line {line} of {kernel} may be one or not"
                 raise NotApplicable(f"{LOOKED_FOR}, and {what}")
 
+    def _check_outside(self) -> None:
+        """Refuse where an exponent is used outside, and a number among them cannot be scaled."""
+        if not self.outside:
+            return
+        for given in sorted(self._given):
+            raise NotApplicable(f"{LOOKED_FOR}, and `{given}` of the module is a number of its own")
+        for number in self.stand_ins:
+            if abs(_number(self.source, number) or 0.0) * log2(e) > LARGEST:
+                raise NotApplicable(
+                    f"{LOOKED_FOR}, and `{self.source.code(number)}` in line "
+                    f"{self.source.line(number)} of {self.kernel.name} leaves float32 when scaled"
+                )
+
     def _is_target(self, name: cst.Name) -> bool:
         return isinstance(
             next(self.source.ancestors(name)), cst.AssignTarget | cst.AugAssign
@@ -328,6 +349,14 @@ def _negligible(source: Source, node: cst.BaseExpression) -> cst.BaseExpression 
             filled = argument(node, *where)
             return _negligible(source, filled) if filled is not None else None
     return None
+
+
+def _of_module(source: Source, name: cst.Name) -> float | None:
+    """The number that the module gives a name, as itself or as `tl.constexpr(-1e9)`."""
+    value = source.resolve(name)
+    if isinstance(value, cst.Call) and source.name(value.func) == f"{TL}constexpr" and value.args:
+        value = value.args[0].value
+    return _number(source, value)
 
 
 def _number(source: Source, node: cst.BaseExpression) -> float | None:

@@ -26,6 +26,8 @@ GROWING = (cst.Add, cst.Multiply, cst.FloorDivide, cst.Modulo, cst.LeftShift, cs
 """Operators that make no negative number of two that are none."""
 WRAPPING = (cst.Add, cst.Subtract, cst.Multiply, cst.LeftShift)
 BITS_32, MOST_BITS = 2**31, 64
+UNKNOWN = 2**16
+"""What a constant may be of which nothing is known."""
 GROWING_IN_PLACE = (cst.AddAssign, cst.MultiplyAssign, cst.FloorDivideAssign, cst.ModuloAssign)
 KEEPING = (
     *TRITON.cdivs,
@@ -87,21 +89,28 @@ def wrapped(
             isinstance(operation.operator, WRAPPING)
             and names & own
             and operands.kind(operation) is not Constancy.RUN_TIME
-            and _largest(source, operation, largest) >= BITS_32
+            and _largest(source, operation, largest, frozenset(names - own)) >= BITS_32
         ):
             return operation
     return None
 
 
-def _largest(source: Source, node: cst.BaseExpression, count: int) -> int:
-    """What a number may be, at most: a small one where nothing is known of it."""
+def _largest(source: Source, node: cst.BaseExpression, count: int, given: frozenset[str]) -> int:
+    """What a number may be, at most: a small one where nothing is known of it.
+
+    Args:
+        source: the file.
+        node: an expression of constants.
+        count: the largest of a loop's counter.
+        given: names of constants that are not the loop's.
+    """
     match node:
         case cst.Integer():
             return abs(node.evaluated_value)
         case cst.UnaryOperation(expression=inner):
-            return _largest(source, inner, count)
+            return _largest(source, inner, count, given)
         case cst.BinaryOperation(left=left, operator=operator, right=right):
-            one, two = (_largest(source, side, count) for side in (left, right))
+            one, two = (_largest(source, side, count, given) for side in (left, right))
             if isinstance(operator, cst.LeftShift):
                 return one << min(two, MOST_BITS)
             return one * two if isinstance(operator, cst.Multiply) else one + two
@@ -109,7 +118,7 @@ def _largest(source: Source, node: cst.BaseExpression, count: int) -> int:
             try:
                 return abs(source.trace(node).value)
             except Untraceable:
-                return count
+                return max(count, UNKNOWN) if node.value in given else count
     return count
 
 

@@ -26,6 +26,7 @@ COUNTING = frozenset(
 )
 """The last names of functions and methods that do nothing but give a value."""
 LANGUAGES = ("triton.language.", "cuda.tile.")
+STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
 ACTING = re.compile(r"store|scatter|atomic|print|assert|barrier|asm|launch|wait|copy|signal")
 """What of a kernel language does more than that."""
 
@@ -49,7 +50,7 @@ def without_dead_names(before: str, after: str) -> str:
 
 def _may_leave_some(before: str, after: str) -> bool:
     """Whether a name that is given a value is there less often than before; parses nothing."""
-    was, now = (Counter(re.findall(r"\w+", text)) for text in (before, after))
+    was, now = (Counter(re.findall(r"\w+", STRING.sub("", text))) for text in (before, after))
     given = re.findall(r"(?m)^\s+(\w+(?:, *\w+)*) *=(?!=)", after)
     return any(now[name] < was[name] for names in given for name in re.findall(r"\w+", names))
 
@@ -107,7 +108,8 @@ def _given(source: Source, line: cst.CSTNode) -> tuple[str, ...]:
             is_plain = all(_only_gives(source, call.func) for call in descendants(value, cst.Call))
             acts = (cst.NamedExpr, cst.Await, cst.Yield)
             does_more = any(True for kind in acts for _ in descendants(value, kind))
-            values = len(value.elements) if isinstance(value, cst.Tuple) else 0
+            each = value.elements if isinstance(value, cst.Tuple) else ()
+            values = sum(isinstance(element, cst.Element) for element in each)
             unpacks = isinstance(target, cst.Tuple) and values != len(names)
             return names if is_plain and not does_more and not unpacks else ()
     return ()

@@ -135,12 +135,14 @@ class OnKernel(KernelOptions):
         called = [n for n in ("max", "min") if any(f"{n}(" in text for text in options.values())]
         check_builtins(self.source, self.kernel.function.node, *called)
         present = _own_heuristics(self.source, self.kernel)
+        theirs = _their_heuristics(self.source, self.kernel)
         edits: dict[cst.CSTNode, Edit] = {
             present[name]: writing(text)
             for name, text in options.items()
             if name in present and self.source.code(present[name]) != text
         }
         added = {n: f"lambda args: {text}" for n, text in options.items() if n not in present}
+        edits |= {theirs[name]: writing(added.pop(name)) for name in added.keys() & theirs.keys()}
         if added:
             edits |= with_heuristics(self.source, self.kernel, added)
         for launch in self.kernel.launches:
@@ -167,15 +169,20 @@ def options_of(source: Source, kernel: Kernel, names: Collection[str]) -> Kernel
         raise NotApplicable(f"{made}: what options that gives is not seen")
     if _own_heuristics(source, kernel).keys() & set(names):
         return OnKernel(source, kernel)
-    if obstacle := next(_never_set(source, kernel, names), ""):
-        raise NotApplicable(obstacle)
     try:
         if not kernel.launches:
             raise NotApplicable(f"{kernel.name} is launched elsewhere")
+        if theirs := sorted(_their_heuristics(source, kernel).keys() & set(names)):
+            raise NotApplicable(f"a heuristic of {kernel.name} computes its {theirs[0]}")
         check(source, kernel.launches)
         return AtLaunches(source, kernel)
     except NotApplicable as reason:
-        if kernel.launches and all(_may_be_given(source, launch) for launch in kernel.launches):
+        computed = _their_heuristics(source, kernel).keys() & set(names)
+        if (
+            kernel.launches
+            and not computed
+            and all(_may_be_given(source, launch) for launch in kernel.launches)
+        ):
             return OverLaunches(source, kernel)
         return on_kernel(source, kernel, names, reason)
 
@@ -220,15 +227,7 @@ def _obstacles(source: Source, kernel: Kernel, names: Collection[str]) -> Iterat
     for parameter in kernel.function.parameters:
         if parameter.name.value in names:
             yield f"{kernel.name} takes {parameter.name.value} as a parameter"
-    yield from _never_set(source, kernel, names)
     yield why_no_heuristics(source, kernel)
-
-
-def _never_set(source: Source, kernel: Kernel, names: Collection[str]) -> Iterator[str]:
-    """Why no launch of the kernel is given options, in whatever way."""
-    theirs = heuristics_of(source, kernel).keys() - _own_heuristics(source, kernel).keys()
-    for name in sorted(theirs & set(names)):
-        yield f"a heuristic of {kernel.name} computes its {name}, whatever a launch says"
     if kernel.function in for_kernels(source):
         yield f"only kernels can call {kernel.name}"
 
@@ -239,4 +238,14 @@ def _own_heuristics(source: Source, kernel: Kernel) -> dict[str, cst.BaseExpress
         name: function.body
         for name, function in heuristics_of(source, kernel).items()
         if isinstance(function, cst.Lambda) and is_plain_or_ramp(source, function.body)
+    }
+
+
+def _their_heuristics(source: Source, kernel: Kernel) -> dict[str, cst.BaseExpression]:
+    """Option -> the author's function that computes it, which outranks what a launch says."""
+    own = _own_heuristics(source, kernel)
+    return {
+        name: function
+        for name, function in heuristics_of(source, kernel).items()
+        if name in DEFAULTS and name not in own
     }

@@ -168,3 +168,77 @@ def test_maxima_alone_are_right_with_any_block() -> None:
     assert may_shrink(
         flow(LOGITS.replace("tl.exp(x - new)", "x").replace("tl.exp(m - new)", "m"), "BLOCK")
     )
+
+
+STEPS = "for start in range(FIRST, n, BLOCK_N):\n        cols = start + tl.arange(0, BLOCK_N)\n"
+BY_NUMBER = (
+    "for block in range(0, tl.cdiv(n, BLOCK_N)):\n"
+    "        cols = block * BLOCK_N + tl.arange(0, BLOCK_N)\n"
+)
+FROM_THE_END = (
+    "for start in range(n - BLOCK_N, -1, -BLOCK_N):\n        cols = start + tl.arange(0, BLOCK_N)\n"
+)
+HELPER = "@triton.jit\ndef near(s, rows, cols):\n    return s\n\n\n@triton.jit\ndef kernel("
+STEP = """\
+@triton.jit
+def step(s, m):
+    new = tl.maximum(m, tl.max(s, 1))
+    return new, tl.exp(m - new)
+
+
+@triton.jit
+def kernel("""
+UPDATES = "new = tl.maximum(m, tl.max(s, 1))"
+NAMED = f"NEG = tl.constexpr({INF})\n\n\n@triton.jit\ndef kernel("
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(STEPS, BY_NUMBER)],
+        [("range(FIRST, n, BLOCK_N)", "tl.range(0, n, step=BLOCK_N)")],
+        [(INF, "NEG"), ("@triton.jit\ndef kernel(", NAMED)],
+        [(INF, f"tl.full((BLOCK_M, BLOCK_N), {INF}, tl.float32)")],
+        [
+            ("@triton.jit\ndef kernel(", HELPER),
+            ("near = rows", "s = near(s, rows, cols)\nnear = rows"),
+        ],
+        [(UPDATES, "new, alpha = step(s, m)"), ("@triton.jit\ndef kernel(", STEP)],
+        [("rows[:, None] - cols[None, :] <=", "tl.abs(cols[None, :] - rows[:, None]) <=")],
+        [("total * tl.exp(m - new)", f"total * tl.where(m == {INF}, 0.0, tl.exp(m - new))")],
+    ],
+)
+def test_an_attention_to_what_is_near_in_other_words(edits: list[tuple[str, str]]) -> None:
+    scores, template = NEAR, ATTENTION
+    for old, new in edits:
+        assert old in template + scores
+        template, scores = template.replace(old, new), scores.replace(old, new)
+    lines = scores.replace("\n", "\n        ")
+    written = template.replace("SCORES", lines).replace("FIRST", "0").replace("BEGUN", BEGUN)
+    assert not may_shrink(flow(written, "BLOCK_N"))
+
+
+def test_causal_keys_from_the_end_begin_with_those_that_are_masked() -> None:
+    written = text(CAUSAL, "0", BEGUN)
+    assert may_shrink(flow(written, "BLOCK_N"))
+    reversed_ = ATTENTION.replace(STEPS, FROM_THE_END).replace("SCORES", CAUSAL)
+    assert not may_shrink(flow(reversed_.replace("BEGUN", BEGUN), "BLOCK_N"))
+
+
+def test_rows_and_steps_of_one_constant_belong_together() -> None:
+    written = text(NEAR, "first // BLOCK_N * BLOCK_N", BEGUN).replace("BLOCK_M", "BLOCK_N")
+    assert begins_otherwise(flow(written, "BLOCK_N")) is not None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "kept = cols[None, :] < n\nif window > 0:\n"
+        "    kept = kept & (rows[:, None] >= cols[None, :])",
+        "kept = cols[None, :] < n\nkept &= rows[:, None] >= cols[None, :]",
+        "kept = (cols[None, :] < n) * (rows[:, None] // 8 >= cols[None, :] // 8)",
+    ],
+)
+def test_masks_that_are_put_together_keep_the_first(lines: str) -> None:
+    scores = f"{lines}\ns = tl.where(kept, s, {INF})"
+    assert may_shrink(flow(text(scores, "0", BEGUN), "BLOCK_N"))
