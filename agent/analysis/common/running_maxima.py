@@ -91,14 +91,11 @@ class _Softmax:
     @cached_property
     def hidden(self) -> bool:
         """Whether the round leaves to a helper what is asked for here."""
-        source = self.flow.source
         for call in descendants(self.round.loop.body, cst.Call):
-            helper = source.function_of(call.func)
-            names = {
-                self._called(inner)
-                for inner in descendants(helper.node.body if helper else cst.Pass(), cst.Call)
-            }
-            if names & _MAXIMA and names & _EXPONENTIALS:
+            helper = self.flow.source.function_of(call.func)
+            calls = [*descendants(helper.node.body, cst.Call)] if helper is not None else []
+            reduces = any(self._called(c) == "max" and self._is_reduction(c) for c in calls)
+            if reduces and any(self._called(c) in _EXPONENTIALS for c in calls):
                 return True
         return False
 

@@ -242,3 +242,25 @@ def test_rows_and_steps_of_one_constant_belong_together() -> None:
 def test_masks_that_are_put_together_keep_the_first(lines: str) -> None:
     scores = f"{lines}\ns = tl.where(kept, s, {INF})"
     assert may_shrink(flow(text(scores, "0", BEGUN), "BLOCK_N"))
+
+
+ACTIVATED = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softplus(x):
+    return tl.maximum(x, 0.0) + tl.log(1 + tl.exp(-tl.abs(x)))
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    for start in range(0, n, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        tl.store(y_ptr + at, softplus(tl.load(x_ptr + at, mask=at < n)), mask=at < n)
+"""
+
+
+def test_a_maximum_of_two_numbers_is_no_running_one() -> None:
+    assert may_shrink(flow(ACTIVATED, "BLOCK"))
