@@ -18,6 +18,7 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.inner_flows import inner_flows
+from agent.analysis.common.numbers import number_of
 from agent.analysis.common.reaching_definitions import traced
 from agent.analysis.common.rounds import SHAPING, Round, rounds_of
 from agent.syntax import argument, assigned, children, descendants, keyword, positional
@@ -196,7 +197,7 @@ class _Softmax:
             place = 0 if self._called(node) == "constexpr" else 1
             given = argument(node, place, "value") or argument(node, place, "fill_value")
             return self._value(given) if given is not None and given is not node else None
-        return _number(node)
+        return number_of(self.flow.source, node)
 
     def _is_finite(self, node: cst.BaseExpression) -> bool:
         number = self._value(node)
@@ -365,23 +366,3 @@ class _Softmax:
                 given = next(iter(positional(node)), None) if owned else inner
                 return self._grows(given, deep) if given is not None and given is not node else None
         return None
-
-
-def _number(node: cst.CSTNode) -> float | None:
-    """A literal, with its sign, or what `float("-inf")` and `math.inf` say."""
-    match node:
-        case cst.Integer() | cst.Float():
-            return float(node.evaluated_value)
-        case cst.UnaryOperation(operator=cst.Minus(), expression=inner):
-            number = _number(inner)
-            return None if number is None else -number
-        case cst.Call(
-            func=cst.Name(value="float"), args=[cst.Arg(value=cst.SimpleString() as text)]
-        ):
-            try:
-                return float(str(text.raw_value))
-            except ValueError:
-                return None
-        case cst.Attribute(attr=cst.Name(value="inf" | "infinity")):
-            return math.inf
-    return None

@@ -13,6 +13,7 @@ from math import e, isinf, log2
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.numbers import number_of
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
@@ -200,7 +201,7 @@ class Exponents:
         yield from plain
 
     def _stands_in(self, number: cst.BaseExpression) -> None:
-        if not isinf(_number(self.source, number) or 0.0):
+        if not isinf(number_of(self.source, number) or 0.0):
             self.stand_ins[number] = None
 
     def _is_penalty(self, node: cst.BaseExpression) -> bool:
@@ -208,7 +209,7 @@ class Exponents:
         if not isinstance(node, cst.Call) or self.source.name(node.func) != CHOOSE:
             return False
         values = positional(node)[1:3]
-        numbers = [v for v in values if _number(self.source, v) != 0]
+        numbers = [v for v in values if number_of(self.source, v) != 0]
         found = [_negligible(self.source, number) for number in numbers]
         if len(values) != 2 or None in found:
             return False
@@ -295,7 +296,7 @@ class Exponents:
         for given in sorted(self._given):
             raise NotApplicable(f"{LOOKED_FOR}, and `{given}` of the module is a number of its own")
         for number in self.stand_ins:
-            if abs(_number(self.source, number) or 0.0) * log2(e) > LARGEST:
+            if abs(number_of(self.source, number) or 0.0) * log2(e) > LARGEST:
                 raise NotApplicable(
                     f"{LOOKED_FOR}, and `{self.source.code(number)}` in line "
                     f"{self.source.line(number)} of {self.kernel.name} leaves float32 when scaled"
@@ -335,12 +336,12 @@ def _binds(target: cst.CSTNode, name: str) -> bool:
 
 def _negligible(source: Source, node: cst.BaseExpression) -> cst.BaseExpression | None:
     """The number that an expression has for all elements, if it stands for minus infinity."""
-    value = _number(source, node)
+    value = number_of(source, node)
     if value is not None:
         return node if value <= NEGLIGIBLE else None
     match node:
         case cst.BinaryOperation(left=cst.Call(func=func), operator=cst.Subtract(), right=right):
-            number = _number(source, right)
+            number = number_of(source, right)
             found = source.name(func) == ZEROS and number is not None and -number <= NEGLIGIBLE
             return right if found else None
         case cst.BinaryOperation(left=cst.Call(func=func), operator=cst.Add(), right=right):
@@ -356,21 +357,4 @@ def _of_module(source: Source, name: cst.Name) -> float | None:
     value = source.resolve(name)
     if isinstance(value, cst.Call) and source.name(value.func) == f"{TL}constexpr" and value.args:
         value = value.args[0].value
-    return _number(source, value)
-
-
-def _number(source: Source, node: cst.BaseExpression) -> float | None:
-    match node:
-        case cst.Integer() | cst.Float():
-            return float(node.evaluated_value)
-        case cst.UnaryOperation(operator=cst.Minus()):
-            inner = _number(source, node.expression)
-            return None if inner is None else -inner
-        case cst.Call(args=[cst.Arg(value=cst.SimpleString() as text)]) if (
-            source.name(node.func) == "builtins.float"
-        ):
-            try:
-                return float(str(text.raw_value))
-            except ValueError:
-                return None
-    return None
+    return number_of(source, value)
