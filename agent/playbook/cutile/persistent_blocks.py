@@ -24,17 +24,12 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.module_names import reached_as
-from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.blocks import (
-    BlockIndex,
-    block_counts,
-    block_indices,
     grid_of,
     launches,
-    over_blocks,
 )
-from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import Optimization
 from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
@@ -42,17 +37,16 @@ from agent.playbook.cutile.num_ctas import NumCtas
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import NewCall, Place, laid_out
 from agent.rewriting.common.interface import appending
-from agent.rewriting.common.parameters import taking
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.cutile.blocks import line_of, replacing, spelling, unused
+from agent.rewriting.cutile.blocks import line_of
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
-from agent.syntax import Source, argument, descendants, keyword
+from agent.rewriting.cutile.persistence import looped
+from agent.syntax import Source, argument, descendants
 
 SWEEP, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
 OCCUPANCY = "occupancy"
 SMS, GRID = "n_sms", "grid_of_sms"
 """What the host code calls the multiprocessors and the new grid."""
-WAITS = (f"{CT}atomic_cas", f"{CT}atomic_xchg", f"{CT}grid_dependency_control_wait")
 Edit = Callable[[Any], Any]
 
 
@@ -155,7 +149,7 @@ def double(x):
             subject = _with_text(subject, NumCtas().apply(subject, pair))
         edits: dict[cst.CSTNode, Edit] = {}
         for kernel in _regular(subject):
-            edits |= _looped(subject.source, kernel)
+            edits |= looped(subject.source, kernel).edits
             for launch in launches(subject.source, kernel):
                 edits |= _launched(subject, kernel, launch, int(params["blocks_per_sm"]))
         text = subject.source.rewrite(edits)
@@ -184,7 +178,7 @@ def _regular(subject: Subject) -> tuple[Kernel, ...]:
     found, reasons, taken = [], [], set[cst.CSTNode]()
     for kernel in CUTILE.chosen(source):
         try:
-            _looped(source, kernel)
+            looped(source, kernel)
             places = set[cst.CSTNode]()
             for launch in launches(source, kernel):
                 if (more := _launched(subject, kernel, launch, 1).keys()) & (taken | places):
@@ -199,118 +193,6 @@ def _regular(subject: Subject) -> tuple[Kernel, ...]:
     return tuple(found)
 
 
-# --- the kernel ---------------------------------------------------------------------------------
-
-
-def _looped(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
-    """The edits that put the body of a kernel into a loop over blocks."""
-    function = kernel.function.node
-    body = function.body
-    if not isinstance(body, cst.IndentedBlock):
-        raise NotApplicable(f"{kernel.name} is written on one line")
-    indices, counts = _asked(source, kernel)
-    _check_body(source, kernel)
-    check_builtins(source, body, "range")
-    extents = _extents(source, kernel, (*indices, *counts))
-    ct = spelling(source, indices[0].call)
-    named = _named_row(kernel, indices) if len(extents) == 1 else None
-    edits: dict[cst.CSTNode, Edit] = {
-        count.call: replacing(source, count.call, extents[count.axis]) for count in counts
-    }
-    if named is None:
-        variable = unused(kernel, "block", extents)
-        for index in indices:
-            edits[index.call] = replacing(source, index.call, _part(variable, extents, index.axis))
-    else:
-        variable = named[0]
-    whole = " * ".join(extents)
-    loop = f"for {variable} in range({ct}.bid(0), {whole}, {ct}.num_blocks(0)): pass"
-    leading = () if named is None else named[1].leading_lines
-
-    def edit(updated: cst.IndentedBlock) -> cst.IndentedBlock:
-        place = body.body.index(named[1]) if named is not None else None
-        inner = [s for i, s in enumerate(updated.body) if i != place]
-        docstring = inner[:1] if function.get_docstring() is not None else []
-        rest = inner[len(docstring) :]
-        around = cst.ensure_type(cst.parse_statement(loop), cst.For).with_changes(
-            leading_lines=leading,
-            body=cst.IndentedBlock(rest, footer=updated.footer),
-        )
-        return updated.with_changes(body=[*docstring, around], footer=[])
-
-    edits[body] = edit
-    edits[function] = taking(source, function, [cst.Param(cst.Name(name)) for name in extents])
-    return edits
-
-
-def _asked(source: Source, kernel: Kernel) -> tuple[tuple[BlockIndex, ...], tuple[BlockIndex, ...]]:
-    """Where a kernel asks for its block, and where for an extent of the grid.
-
-    One that strides over its tiles by the number of blocks is persistent already.
-    """
-    if (loop := over_blocks(source, kernel)) is not None:
-        raise NotApplicable(
-            f"{kernel.name} is persistent already: its loop at line {source.line(loop)}"
-        )
-    return block_indices(source, kernel, may_count=True), block_counts(source, kernel)
-
-
-def _check_body(source: Source, kernel: Kernel) -> None:
-    """Raise `NotApplicable` for a body that is not the same when run twice in one block."""
-    body = kernel.function.node.body
-    listed = kernel.function.node.params
-    if not listed.params or listed.kwonly_params or listed.params[-1].default is not None:
-        raise NotApplicable(f"{kernel.name} has no plain last parameter for another to follow")
-    for leaving in descendants(body, cst.Return):
-        raise NotApplicable(f"line {source.line(leaving)} returns from {kernel.name}")
-    for parameter in kernel.function.parameters:
-        if binds(body, parameter.name.value):
-            raise NotApplicable(f"{kernel.name} assigns its parameter {parameter.name.value}")
-    for function in CUTILE.reached(source, kernel):
-        for call in descendants(function.node.body, cst.Call):
-            ordered = keyword(call, "memory_order")
-            if (source.name(call.func) or "") in WAITS or ordered is not None:
-                raise NotApplicable(f"line {source.line(call)} may wait for another block")
-
-
-def _extents(source: Source, kernel: Kernel, indices: Sequence[BlockIndex]) -> tuple[str, ...]:
-    """The names of the parameters that hold the extents of the grid."""
-    used = {index.axis for index in indices}
-    for launch in launches(source, kernel):
-        grid = grid_of(source, launch)
-        used |= {i for i, extent in enumerate(grid) if source.code(extent) != "1"}
-    wanted = [f"n_blocks_{axis}" for axis in range(max(used) + 1)] if max(used) else ["n_blocks"]
-    return tuple(unused(kernel, name) for name in wanted)
-
-
-def _named_row(
-    kernel: Kernel, indices: Sequence[BlockIndex]
-) -> tuple[str, cst.SimpleStatementLine] | None:
-    """`row` and its line of a kernel that asks once, by `row = ct.bid(0)`."""
-    if len(indices) != 1:
-        return None
-    for line in kernel.function.node.body.body:
-        if not isinstance(line, cst.SimpleStatementLine) or line.trailing_whitespace.comment:
-            continue
-        match line.body:
-            case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value)]:
-                others = [s for s in kernel.function.node.body.body if s is not line]
-                if value is indices[0].call and not any(binds(s, name) for s in others):
-                    return name, line
-    return None
-
-
-def _part(block: str, extents: Sequence[str], axis: int) -> str:
-    """A block's index along one axis, out of its number; the first axis counts fastest."""
-    if len(extents) == 1:
-        return block
-    before = " * ".join(extents[:axis])
-    if axis > 1:
-        before = f"({before})"
-    over = f"{block} // {before}" if before else block
-    return over if axis == len(extents) - 1 else f"{over} % {extents[axis]}"
-
-
 # --- the launches -------------------------------------------------------------------------------
 
 
@@ -319,8 +201,7 @@ def _launched(
 ) -> dict[cst.CSTNode, Edit]:
     """The edits of one launch: a smaller grid, and the extents of the old one as arguments."""
     source = subject.source
-    indices, counts = _asked(source, kernel)
-    extents = _extents(source, kernel, (*indices, *counts))
+    extents = looped(source, kernel).extents
     line = line_of(source, launch.node)
     given = argument(launch.node, 3, "kernel_args")
     listed = source.resolve(given) if given is not None else None
