@@ -51,7 +51,7 @@ def autotune(
     from agent.analysis.common.subject import Hardware, NotApplicable, Subject
     from agent.environment import probe
     from agent.errors import UsageError
-    from agent.playbook.cutile.autotune import Autotune, kernel_named, plan_for
+    from agent.playbook.cutile.autotune import Autotune, kernel_named, plan_for, written
     from agent.preflight import read_file
     from agent.target import parse
 
@@ -66,7 +66,7 @@ def autotune(
     subject = Subject(source, backend.classify(source).kernel_class, Hardware(gpu.sm if gpu else 0))
     try:
         plan = plan_for(subject, kernel_named(source, function), template)
-        changed = Autotune().write(subject, plan)
+        changed = written(subject, plan)
     except NotApplicable as refusal:
         raise UsageError(f"{kernel}: {refusal}") from None
     parse(changed, str(kernel))

@@ -6,6 +6,7 @@ file. Nothing here runs a kernel.
 
 from agent.tuning.plan import SearchPlan, TunableSizes, plan
 from agent.tuning.resident import for_resident_blocks
+from agent.tuning.staying import Staying
 from agent.tuning.templates import TEMPLATES, NotTunable, Template
 from agent.tuning.write import write
 
@@ -13,6 +14,7 @@ __all__ = [
     "TEMPLATES",
     "NotTunable",
     "SearchPlan",
+    "Staying",
     "Template",
     "TunableSizes",
     "for_resident_blocks",

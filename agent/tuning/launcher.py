@@ -14,6 +14,7 @@ from agent.tuning.form import Form, follows_from_shapes, local_assignments
 from agent.tuning.grid import GridFunction
 from agent.tuning.names import SearchNames
 from agent.tuning.plan import SearchPlan
+from agent.tuning.staying import TILES, Staying, held_grid, tiles_of
 from agent.tuning.text import INDENT, WIDTH, comment, enclosed, replaced, tupled
 
 LOCALS = ("args", "best", "config", "grid", "kernel", "key", "scratch", "stream", "trial")
@@ -25,14 +26,27 @@ BUILTINS = ("str", "sum")
 class Launcher:
     """Writes both, from one list of parameters."""
 
-    def __init__(self, plan: SearchPlan, grid: GridFunction, names: SearchNames) -> None:
-        """Decide what the wrapper hands over, and under which names."""
+    def __init__(
+        self,
+        plan: SearchPlan,
+        grid: GridFunction,
+        names: SearchNames,
+        staying: Staying | None = None,
+    ) -> None:
+        """Decide what the wrapper hands over, and under which names.
+
+        Raises:
+            NotTunable: blocks are to stay, and the grid does not say how many tiles there are.
+        """
         self._plan, self._grid, self._names = plan, grid, names
+        self._staying = staying
+        self._tiles = tiles_of(plan, grid, staying) if staying is not None else []
+        self._locals = LOCALS if staying is None else (*LOCALS, TILES)
         self._form: Form = plan.form
         self._source = plan.form.source
         self._uses = Uses(self._source, self._form.kernel)
         modules = {names.torch, names.tile, names.os}
-        self._reserved = {*LOCALS, *BUILTINS, *modules, names.launch, plan.kernel}
+        self._reserved = {*self._locals, *BUILTINS, *modules, names.launch, plan.kernel}
         self._parameters: dict[str, str] = {}
         """Parameter of the function -> the wrapper's expression for it."""
         self._values: dict[str, str] = {}
@@ -82,7 +96,7 @@ class Launcher:
     def _grid_and_args(self) -> Iterator[str]:
         inner = INDENT * 2
         if self._grid.varies:
-            yield f"\n{INDENT}def grid(config):\n"
+            yield f"\n{INDENT}def {'grid' if self._staying is None else TILES}(config):\n"
             for statement in self._grid.moved:
                 for line in statement.leading_lines:
                     if line.comment is not None:
@@ -90,11 +104,14 @@ class Launcher:
                 yield f"{inner}{self._moved(statement)}\n"
             expression = self._grid.expression
             if isinstance(expression, cst.Tuple):
-                items = [self._moved(e.value) for e in expression.elements]
-                yield self._tuple("return ", items, inner)
+                shown = self._tiles or [e.value for e in expression.elements]
+                yield self._tuple("return ", [self._moved(e) for e in shown], inner)
             else:
                 yield f"{inner}return {self._moved(expression)}\n"
         values = list(self._values.values())
+        if self._staying is not None:
+            yield from held_grid(self._staying, self._names.torch)
+            values.append(f"*{TILES}(config)")
         if self._plan.tiles:
             written = [f"{self._values[p]}={self._values[p]}" for p in self._form.scratch]
             yield "\n" + enclosed("def args(", ["config", *written], "):", INDENT)
@@ -150,7 +167,7 @@ class Launcher:
             return True
         if not isinstance(value, cst.Name) or local_assignments(self._form, value):
             return False
-        if value.value in LOCALS:
+        if value.value in self._locals:
             return False
         return value.value == parameter or value.value not in self._form.launch.arguments
 
@@ -175,7 +192,7 @@ class Launcher:
         for name in own:
             if name.value not in shared:
                 shared[name.value] = self._add(name.value, name)
-        hidden = {*LOCALS, *self._parameters}
+        hidden = {*self._locals, *self._parameters}
         others = [name for name in read if name not in own and name.value in hidden]
         handed_over = {name.value: name for name in others}
         shared |= {name: self._add(name, first) for name, first in handed_over.items()}

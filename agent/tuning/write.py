@@ -27,10 +27,11 @@ from agent.tuning.launcher import Launcher
 from agent.tuning.names import SearchNames, names_of
 from agent.tuning.plan import SearchPlan
 from agent.tuning.resident import resident_grid
+from agent.tuning.staying import Staying
 from agent.tuning.templates import NotTunable
 from agent.tuning.text import INDENT, comment, enclosed, tupled
 
-BUILTINS = ("all", "dict", "max", "str", "sum", "zip")
+BUILTINS = ("all", "dict", "max", "min", "str", "sum", "zip")
 """What the written functions call."""
 COMPILER_TIMEOUT_S = 30
 """For one config."""
@@ -43,8 +44,14 @@ IMPORTS = {
 }
 
 
-def write(source: Source, plan: SearchPlan) -> str:
+def write(source: Source, plan: SearchPlan, staying: Staying | None = None) -> str:
     """The file with the search in it.
+
+    Args:
+        source: the file.
+        plan: what is searched.
+        staying: how the kernel is changed where its blocks are to go from tile to tile; where it
+            is not given they are as many as the launch has.
 
     Raises:
         NotTunable: something else in the file needs what the search would change.
@@ -54,15 +61,17 @@ def write(source: Source, plan: SearchPlan) -> str:
     form = plan.form
     sizes = {literal.node: constant for constant, literal in plan.literals.items()}
     grid = grid_of(form, sizes)
-    grid = resident_grid(plan, grid)
+    if staying is None:
+        grid = resident_grid(plan, grid)
     gone = removed(form, grid, set(sizes))
     names = names_of(source, plan)
-    launcher = Launcher(plan, grid, names)
+    launcher = Launcher(plan, grid, names, staying)
     block = _configs(plan, names) + launcher.definition()
     called = [name for name in BUILTINS if f"{name}(" in block]
     if name := hidden(source, form.wrapper.node, *called):
         raise NotTunable(f"`{name}` is a name of the file's own, and the search calls Python's")
     edits: Edits = {
+        **(staying.edits if staying is not None else {}),
         form.launch.node: lambda _: cst.parse_expression(launcher.call()),
         form.kernel.decorator: _without_hints(plan),
         **dict.fromkeys(gone, _removal),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.analysis.common.subject import Hardware, Subject
+from agent.analysis.common.subject import Hardware, Params, Subject
 from agent.backends import detect
 from agent.playbook.cutile.autotune import Autotune
 from agent.syntax import Source
@@ -38,13 +38,13 @@ def example(name: str, kind: str) -> ModuleType:
     return load(EXAMPLES / f"cutile_autotune_{name}" / f"{name}_{kind}.py")
 
 
-def tuned(text: str, folder: Path) -> ModuleType:
+def tuned(text: str, folder: Path, params: Params | None = None) -> ModuleType:
     source = Source(text)
     backend = detect(source)
     assert backend is not None
     subject = Subject(source, backend.classify(source).kernel_class, Hardware())
     path = folder / "tuned_kernel.py"
-    path.write_text(Autotune().apply(subject, {}))
+    path.write_text(Autotune().apply(subject, params or {}))
     return load(path)
 
 
@@ -210,6 +210,84 @@ def test_a_moved_grid_covers_everything(text: str, tmp_path: Path) -> None:
     torch.testing.assert_close(
         module.matmul(a, b).float(), a.float() @ b.float(), rtol=1e-2, atol=1e-2
     )
+
+
+BATCHED = (
+    sources.HEAD
+    + """\
+TILE_M, TILE_N, TILE_K = 64, 32, 16
+
+
+@ct.kernel
+def bmm_kernel(a, b, c, M: Const, N: Const, K: Const):
+    batch, i, j = ct.bid(2), ct.bid(0), ct.bid(1)
+    total = ct.full((M, N), 0, dtype=ct.float32)
+    for k in range(ct.num_tiles(a, axis=2, shape=(1, M, K))):
+        left = ct.load(a, (batch, i, k), (1, M, K), padding_mode=ct.PaddingMode.ZERO)
+        right = ct.load(b, (batch, k, j), (1, K, N), padding_mode=ct.PaddingMode.ZERO)
+        total = ct.mma(ct.reshape(left, (M, K)), ct.reshape(right, (K, N)), total)
+    ct.store(c, index=(batch, i, j), tile=ct.reshape(total.astype(c.dtype), (1, M, N)))
+
+
+def matmul(a, b):
+    tiles, n = a.shape[0], b.shape[2]
+    c = torch.empty((tiles, a.shape[1], n), dtype=a.dtype, device=a.device)
+    grid = (ct.cdiv(a.shape[1], TILE_M), ct.cdiv(n, TILE_N), tiles)
+    args = (a, b, c, TILE_M, TILE_N, TILE_K)
+    ct.launch(torch.cuda.current_stream(), grid, bmm_kernel, args)
+    return c
+"""
+)
+FLAT = sources.MATMUL.replace(
+    "    i, j = ct.bid(0), ct.bid(1)\n",
+    "    width = ct.num_tiles(c, axis=1, shape=(M, N))\n"
+    "    i, j = ct.bid(0) // width, ct.bid(0) % width\n",
+).replace("(rows, columns)", "(rows * columns, 1, 1)")
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (sources.MATMUL, ((840, 40), (40, 700))),  # more tiles than multiprocessors
+        (sources.MATMUL, ((150, 140), (140, 130))),  # fewer
+        (BATCHED, ((5, 300, 40), (5, 40, 260))),
+        (FLAT, ((300, 40), (40, 260))),
+    ],
+    ids=["many", "few", "batched", "flat"],
+)
+def test_blocks_that_stay_cover_everything_whatever_the_config(
+    text: str, shapes: tuple[tuple[int, ...], ...], tmp_path: Path
+) -> None:
+    module = tuned(text, tmp_path, {"persistent": True})
+    search = Search(module)
+    a, b = (random(*shape) for shape in shapes)
+    expected = a.float() @ b.float()
+    torch.testing.assert_close(module.matmul(a, b).float(), expected, rtol=1e-2, atol=1e-2)
+    assert len(search.tried[0]) > 4
+    (name,) = (n for n in vars(module) if n.startswith("_best_"))
+    for config in search.tried[0]:
+        module = tuned(text, tmp_path, {"persistent": True})
+        setattr(module, name, lambda *_, config=config: config)
+        torch.testing.assert_close(module.matmul(a, b).float(), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_as_many_blocks_stay_as_the_gpu_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tuned(sources.MATMUL, tmp_path, {"persistent": True})
+    n_sms = torch.cuda.get_device_properties(0).multi_processor_count
+    launched = []
+    real = sys.modules["cuda.tile"].launch
+    config = SimpleNamespace(M=64, N=64, K=32, occupancy=2, num_ctas=2)
+    monkeypatch.setattr(module, "_best_matmul_config", lambda *_: config)
+    monkeypatch.setattr(
+        sys.modules["cuda.tile"], "launch", lambda *a: (launched.append(a[1]), real(*a))
+    )
+    for rows, blocks in ((64, 4), (64 * n_sms, n_sms // 2 * 2)):
+        module.matmul(random(rows, 32), random(32, 256))
+        assert launched.pop() == (blocks,)
 
 
 @pytest.mark.usefixtures("no_gpu")

@@ -19,9 +19,11 @@ def spelling(source: Source, call: cst.Call) -> str:
     raise NotApplicable(f"`{source.code(call.func)}` is imported by name")
 
 
-def replacing(source: Source, call: cst.Call, text: str) -> Callable[[Any], cst.CSTNode]:
-    """The edit that writes an expression for a call, in parentheses where it is an operand."""
-    around = next(source.ancestors(call))
+def replacing(
+    source: Source, expression: cst.BaseExpression, text: str
+) -> Callable[[Any], cst.CSTNode]:
+    """The edit that writes another expression, in parentheses where it is an operand."""
+    around = next(source.ancestors(expression))
     alone = isinstance(around, cst.Assign | cst.AnnAssign | cst.Arg | cst.Element | cst.Index)
     bare = alone or text.isidentifier()
     return lambda _: cst.parse_expression(text if bare else f"({text})")

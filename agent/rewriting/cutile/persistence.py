@@ -17,6 +17,8 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.blocks import (
+    BID,
+    NUM_BLOCKS,
     BlockIndex,
     block_counts,
     block_indices,
@@ -24,7 +26,7 @@ from agent.analysis.cutile.blocks import (
     launches,
     over_blocks,
 )
-from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.rewriting.common.parameters import taking
 from agent.rewriting.cutile.blocks import replacing, spelling, unused
 from agent.syntax import Edits, Source, descendants, keyword
@@ -58,16 +60,16 @@ def looped(source: Source, kernel: Kernel) -> Looped:
     check_builtins(source, body, "range")
     extents = _extents(source, kernel, (*indices, *counts))
     ct = spelling(source, indices[0].call)
-    named = _named_row(kernel, indices) if len(extents) == 1 else None
+    numbers = _numbers(source, body, len(extents))
+    named = _named_number(kernel, indices, numbers)
+    variable = unused(kernel, "block", extents) if named is None else named[0]
     edits: dict[cst.CSTNode, Callable[[Any], Any]] = {
         count.call: replacing(source, count.call, extents[count.axis]) for count in counts
     }
-    if named is None:
-        variable = unused(kernel, "block", extents)
-        for index in indices:
-            edits[index.call] = replacing(source, index.call, _part(variable, extents, index.axis))
-    else:
-        variable = named[0]
+    for index in indices:
+        edits[index.call] = replacing(source, index.call, _part(variable, extents, index.axis))
+    for number in numbers:
+        edits[number] = replacing(source, number, variable)
     whole = " * ".join(extents)
     loop = f"for {variable} in range({ct}.bid(0), {whole}, {ct}.num_blocks(0)): pass"
     leading = () if named is None else named[1].leading_lines
@@ -128,11 +130,40 @@ def _extents(source: Source, kernel: Kernel, indices: Sequence[BlockIndex]) -> t
     return tuple(unused(kernel, name) for name in wanted)
 
 
-def _named_row(
-    kernel: Kernel, indices: Sequence[BlockIndex]
+def _numbers(
+    source: Source, body: cst.IndentedBlock, n_axes: int
+) -> tuple[cst.BaseExpression, ...]:
+    """Where a kernel computes the number of its block, as hardware counts along all axes."""
+    expressions = descendants(body, cst.BinaryOperation if n_axes > 1 else cst.Call)
+    return tuple(e for e in expressions if _last_axis(source, e, 0) == n_axes - 1)
+
+
+def _last_axis(source: Source, expression: cst.BaseExpression, axis: int) -> int | None:
+    """The last axis of `bid(axis) + num_blocks(axis) * (bid(axis + 1) + ...)`; None: no such."""
+    match expression:
+        case cst.Call() if source.name(expression.func) == BID:
+            return axis if grid_axis(expression) == axis else None
+        case cst.BinaryOperation(
+            left=first,
+            operator=cst.Add(),
+            right=cst.BinaryOperation(operator=cst.Multiply()) as slower,
+        ) if _last_axis(source, first, axis) == axis:
+            for count, rest in (
+                (slower.left, slower.right),
+                (slower.right, slower.left),
+            ):
+                counted = isinstance(count, cst.Call) and source.name(count.func) == NUM_BLOCKS
+                if counted and grid_axis(cst.ensure_type(count, cst.Call)) == axis:
+                    return _last_axis(source, rest, axis + 1)
+    return None
+
+
+def _named_number(
+    kernel: Kernel, indices: Sequence[BlockIndex], numbers: Sequence[cst.BaseExpression]
 ) -> tuple[str, cst.SimpleStatementLine] | None:
-    """`row` and its line of a kernel that asks once, by `row = ct.bid(0)`."""
-    if len(indices) != 1:
+    """`row` and its line of a kernel that asks for its block once, by `row = ct.bid(0)`."""
+    asked = {call for number in numbers for call in descendants(number, cst.Call)}
+    if len(numbers) != 1 or not {index.call for index in indices} <= asked:
         return None
     for line in kernel.function.node.body.body:
         if not isinstance(line, cst.SimpleStatementLine) or line.trailing_whitespace.comment:
@@ -140,7 +171,7 @@ def _named_row(
         match line.body:
             case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value)]:
                 others = [s for s in kernel.function.node.body.body if s is not line]
-                if value is indices[0].call and not any(binds(s, name) for s in others):
+                if value is numbers[0] and not any(binds(s, name) for s in others):
                     return name, line
     return None
 
