@@ -432,31 +432,3 @@ def test_slices_that_are_not_alone(old: str, new: str, reason: str) -> None:
     kernel = ROTATED.format(axis=1, other=0).replace("ct.bid(2)", "0")
     text = file(kernel, HEADS, grid="(ct.cdiv(n, 16), heads)", arguments="x, angle, y")
     assert reason in refusal("slices-per-block", text.replace(old, new))
-
-
-# --- pairs of thread blocks ---------------------------------------------------------------------
-
-
-def test_a_pair_of_thread_blocks_is_given_a_tile_of_twice_the_size() -> None:
-    text = playbook.get("tile-sizes").before.replace("64, 64, 64", "128, 128, 64")
-    pairs = playbook.get("num-ctas")
-    tried = list(pairs.variants(subject(text, sm=90)))
-    assert tried == [
-        {"num_ctas": 2},
-        {"num_ctas": 2, "TILE_M": 256, "TILE_N": 128, "TILE_K": 64},
-        {"num_ctas": 2, "TILE_M": 128, "TILE_N": 256, "TILE_K": 64},
-    ]
-    new = pairs.apply(subject(text, sm=90), tried[1])
-    assert "@ct.kernel(num_ctas=2)" in new
-    assert "= 256, 128, 64 " in new
-    with pytest.raises(NotApplicable):
-        pairs.variants(subject(new, sm=90))
-    persistent = playbook.get("persistent-blocks")
-    params = list(persistent.variants(subject(new, sm=90)))
-    assert "n_sms // 2)" in persistent.apply(subject(new, sm=90), params[0])
-    assert "n_sms // 2 * 2)" in persistent.apply(subject(new, sm=90), params[1])
-    at_once = list(persistent.variants(subject(text, sm=90)))[2]
-    assert at_once == {"blocks_per_sm": 1, **tried[1]}
-    assert persistent.apply(subject(text, sm=90), at_once) == persistent.apply(
-        subject(new, sm=90), params[0]
-    )

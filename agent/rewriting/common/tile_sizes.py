@@ -81,6 +81,15 @@ class ChangeableTiles:
         grown = [{**sizes, edge: 2 * sizes[edge]} for edge in edges]
         return [g for g in grown if self._fits(tiles, g)]
 
+    def grown(self, size: int) -> Sequence[dict[str, int]]:
+        """The file's one tile size, where it may grow to another."""
+        if len(self.kernels) != 1:
+            return []
+        (tiles,) = self.kernels.values()
+        sizes = {t.constant: size for t in tiles}
+        may = len(_tied(tiles)) == 1 and all(t.size < size for t in tiles)
+        return [sizes] if may and self._fits(tiles, sizes) else []
+
     def resize(self, params: Params) -> str:
         """The source with other tile sizes. Raises `NotApplicable` when nothing changes."""
         sizes = dict(params)
