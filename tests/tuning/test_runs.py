@@ -273,6 +273,15 @@ def test_blocks_that_stay_cover_everything_whatever_the_config(
 
 
 @pytest.mark.usefixtures("no_gpu")
+def test_two_products_with_blocks_that_stay(tmp_path: Path) -> None:
+    module = tuned(sources.TWO_PRODUCTS, tmp_path, {"persistent": True})
+    Search(module)
+    a, b, gates = random(150, 40), random(40, 140), random(40, 140)
+    expected = (a.float() @ b.float()) * (a.float() @ gates.float())
+    torch.testing.assert_close(module.matmul(a, b, gates).float(), expected, rtol=1e-2, atol=1e-1)
+
+
+@pytest.mark.usefixtures("no_gpu")
 def test_as_many_blocks_stay_as_the_gpu_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,3 +200,25 @@ def test_the_code_stands_below_what_it_needs() -> None:
     changed = written(moved + "@ct.kernel" + kernel + "\n")
     compile(changed, "kernel.py", "exec")
     assert changed.index("def matmul_kernel") < changed.index("_MATMUL_FIXED = ")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (sources.MATMUL, [{}, {"persistent": True}]),
+        (sources.PERSISTENT, [{}]),
+        (sources.ATTENTION, [{}]),
+        (sources.ROWS, [{}]),
+        (sources.TWO_PRODUCTS, [{}, {"persistent": True}]),
+        (sources.EIGHT_BIT, [{}]),
+        (
+            sources.MATMUL.replace("(rows, columns)", "shape_of(rows, columns)"),
+            [{}],
+        ),
+    ],
+    ids=["product", "persistent", "attention", "rows", "two products", "eight bits", "hidden grid"],
+)
+def test_a_product_is_tuned_also_with_blocks_that_stay(
+    text: str, expected: list[dict[str, bool]]
+) -> None:
+    assert list(Autotune().variants(subject(text))) == expected
