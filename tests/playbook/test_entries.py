@@ -91,8 +91,10 @@ def test_a_tuned_kernel_keeps_its_hints() -> None:
     assert refusal("occupancy-hint", text) == "k is tuned at line 6"
 
 
-def test_pairs_of_blocks_are_for_products() -> None:
-    assert "multiplies tiles" in refusal("num-ctas", TWO.format(two="two"))
+def test_pairs_of_blocks_are_for_products_where_memory_is_no_limit() -> None:
+    asked = Subject(Source(TWO.format(two="two")), KernelClass.BALANCED, Hardware(sm=90))
+    with pytest.raises(NotApplicable, match="no launched kernel multiplies tiles"):
+        playbook.get("num-ctas").variants(asked)
 
 
 # --- load-latency, store-without-tma ------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_the_order_follows_the_class() -> None:
     def first(backend: str, kernel_class: KernelClass) -> str:
         return playbook.ordered(backend, kernel_class)[0].name
 
-    assert first("cutile", KernelClass.MEMORY) == "occupancy-hint"
+    assert first("cutile", KernelClass.MEMORY) == "row-hints"
     assert first("cutile", KernelClass.COMPUTE) == "tf32-guard"
     assert first("triton", KernelClass.MEMORY) == "row-in-registers"
     assert first("triton", KernelClass.COMPUTE) == "blocks-and-warps"

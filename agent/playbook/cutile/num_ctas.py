@@ -47,7 +47,7 @@ class NumCtas(Optimization):
     title = "two thread blocks a tile"
     backend = "cutile"
     family = "cluster"
-    revisit_after = frozenset({"scheduling", "tiles"})
+    revisit_after = frozenset({"arithmetic", "scheduling", "tiles"})
     priority: ClassVar = {
         KernelClass.MEMORY: 260,
         KernelClass.BALANCED: 210,

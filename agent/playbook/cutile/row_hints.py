@@ -86,7 +86,9 @@ StaticRow = Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(-1,))]
 @ct.kernel(occupancy=8)
 def rms_kernel(x: StaticRow, y: StaticRow, eps: float, N: ct.Constant[int]):
     row = ct.bid(0)
-    tile = ct.load(x, (row, 0), shape=(1, N), padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
+    tile = ct.load(
+        x, (row, 0), shape=(1, N), padding_mode=ct.PaddingMode.ZERO, allow_tma=False
+    )
     scale = ct.rsqrt(ct.sum(tile * tile, axis=1, keepdims=True) / x.shape[1] + eps)
     ct.store(y, index=(row, 0), tile=tile * scale, allow_tma=False)
 
