@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.cutile.blocks import over_blocks
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.uses import Uses
 from agent.syntax import Function, Source, argument, descendants
@@ -30,7 +31,7 @@ class Traits:
     grouped: bool
     eight_bit: bool
     persistent: bool
-    """A block strides over the work by the number of blocks, so that any grid covers it."""
+    """A block goes on from tile to tile, so that any grid covers the work."""
     axes: dict[str, str]
     """Axis -> the constant that is its tile size; empty without a product."""
 
@@ -41,7 +42,6 @@ def read(source: Source, kernel: Kernel, uses: Uses) -> Traits:
     dots = [(f, d) for f in functions for d in CUTILE.products(source, f)]
     attends = len(dots) > 1 and _calls(source, functions, EXPONENTIALS, MAXIMA)
     ragged = bool(uses.arrays & uses.integers)
-    persistent = _calls(source, functions, (f"{CT}num_blocks",))
     depth = max((len(_loops(source, d)) for _, d in dots), default=0)
     return Traits(
         multiplies=bool(dots),
@@ -50,7 +50,7 @@ def read(source: Source, kernel: Kernel, uses: Uses) -> Traits:
         ragged=ragged,
         grouped=bool(dots) and not attends and (bool(uses.lists) or ragged or depth > 2),
         eight_bit=bool(dots) and _eight_bit(source, functions),
-        persistent=persistent,
+        persistent=over_blocks(source, kernel) is not None,
         axes=_axes(source, kernel, functions, attends=attends) if dots else {},
     )
 
