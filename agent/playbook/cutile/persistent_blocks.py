@@ -34,8 +34,9 @@ from agent.analysis.cutile.blocks import (
     launches,
     over_blocks,
 )
-from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
+from agent.analysis.cutile.waiting import check_never_waits
 from agent.playbook.base import Optimization
 from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
 from agent.playbook.cutile.num_ctas import NumCtas
@@ -46,13 +47,12 @@ from agent.rewriting.common.parameters import taking
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.cutile.blocks import line_of, replacing, spelling, unused
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
-from agent.syntax import Source, argument, descendants, keyword
+from agent.syntax import Source, argument, descendants
 
 SWEEP, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
 OCCUPANCY = "occupancy"
 SMS, GRID = "n_sms", "grid_of_sms"
 """What the host code calls the multiprocessors and the new grid."""
-WAITS = (f"{CT}atomic_cas", f"{CT}atomic_xchg", f"{CT}grid_dependency_control_wait")
 Edit = Callable[[Any], Any]
 
 
@@ -266,11 +266,7 @@ def _check_body(source: Source, kernel: Kernel) -> None:
     for parameter in kernel.function.parameters:
         if binds(body, parameter.name.value):
             raise NotApplicable(f"{kernel.name} assigns its parameter {parameter.name.value}")
-    for function in CUTILE.reached(source, kernel):
-        for call in descendants(function.node.body, cst.Call):
-            ordered = keyword(call, "memory_order")
-            if (source.name(call.func) or "") in WAITS or ordered is not None:
-                raise NotApplicable(f"line {source.line(call)} may wait for another block")
+    check_never_waits(source, kernel)
 
 
 def _extents(source: Source, kernel: Kernel, indices: Sequence[BlockIndex]) -> tuple[str, ...]:
