@@ -102,7 +102,7 @@ def test_a_helper_that_begins_later_too_takes_as_long() -> None:
 
 
 def test_what_is_not_followed_is_said_to_be() -> None:
-    text = PREFIX.replace(END, "n - pid_m * BLOCK_M")
+    text = PREFIX.replace(END, "n ^ pid_m * BLOCK_M")
     with pytest.raises(NotApplicable, match=r"later programs, as far as line \d+ is followed"):
         turned(text)
 
@@ -152,6 +152,34 @@ def test_a_number_that_is_part_of_a_product_is_turned_as_a_whole(tmp_path: Path)
     assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "pid_m = tl.program_id(0)",
+            "pid = tl.program_id(0)\n    pid_m = pid % tl.cdiv(n, BLOCK_M)",
+        ),
+        ("pid_m = tl.program_id(0)", "pid_m = tl.program_id(0) // 1"),
+        (
+            "pid_m = tl.program_id(0)",
+            "pid, n = tl.program_id(0), n + 0\n    pid_m = pid.to(tl.int32)",
+        ),
+        (END, "(BLOCK_M * pid_m + BLOCK_M + BLOCK_N - 1) // BLOCK_N * BLOCK_N"),
+        ("dims = tl", "pid_m = tl.program_id(0)\n    if n < 0:\n        pid_m = 0\n    dims = tl"),
+    ],
+)
+def test_a_number_may_be_computed_with(old: str, new: str, tmp_path: Path) -> None:
+    """Of a flat grid what is left over by the blocks of one sequence is a block's place in it."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    text = PREFIX.replace(old, new)
+    assert text != PREFIX
+    changed = turned(text)
+    assert "tl.num_programs(0) - 1 - tl.program_id(0)" in changed
+    assert disagreement("prefix", SHAPES, text, [changed], rounding=False, folder=tmp_path) == ""
+
+
 @pytest.mark.parametrize("name", ["pid_m", "again"])
 def test_who_asks_twice_is_told_the_same(name: str, tmp_path: Path) -> None:
     """As flash attention does, which spares registers so."""
@@ -172,19 +200,10 @@ def test_a_barrier_is_one_of_a_program() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (
-            ("pid_m = tl.program_id(0)", "pid_m, n = tl.program_id(0), n + 0\n    pid_m = pid_m"),
-            "no loop of prefix_kernel runs further",
-        ),
         ((END, "n"), "no loop of prefix_kernel runs further in later programs"),
-        ((END, "n - pid_m * BLOCK_M"), "no loop of prefix_kernel runs further"),
-        (
-            (
-                "dims = tl",
-                "pid_m = tl.program_id(0)\n    if n < 0:\n        pid_m = 0\n    dims = tl",
-            ),
-            "no loop of prefix_kernel runs further",
-        ),
+        ((END, "n - pid_m * BLOCK_M"), "line 16 runs less far in them"),
+        ((f"0, {END}", "pid_m, n"), "line 16 begins further on in them"),
+        ((END, "-pid_m * BLOCK_M + n"), "line 16 runs less far in them"),
         (
             ("dims = tl", "while tl.load(k_ptr, volatile=True) == 0:\n        pass\n    dims = tl"),
             "may wait for another program",

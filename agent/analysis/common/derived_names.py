@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import libcst as cst
 
@@ -56,6 +56,28 @@ def reaches(
                 seen.add(each.value)
                 todo += [other for n, other in written if n == each.value]
     return False
+
+
+def all_values(source: Source, name: cst.Name) -> Iterator[cst.BaseExpression]:
+    """Every value that the function around gives a name; of a loop's counter, what it runs over."""
+    function = source.enclosing(name)
+    for target, value in assigned(function.node.body) if function is not None else ():
+        yield from _own_parts(target, value, name.value)
+
+
+def _own_parts(
+    target: cst.BaseExpression, value: cst.BaseExpression, name: str
+) -> Iterator[cst.BaseExpression]:
+    """What of an assigned value goes to a name."""
+    match target, value:
+        case cst.Name(value=assigned_to), _ if assigned_to == name:
+            yield value
+        case ((cst.Tuple() | cst.List()), (cst.Tuple() | cst.List())):
+            for one, part in zip(target.elements, value.elements, strict=False):
+                yield from _own_parts(one.value, part.value, name)
+        case ((cst.Tuple() | cst.List()), _):
+            if any(n.value == name for n in descendants(target, cst.Name)):
+                yield value
 
 
 def is_no_variable(source: Source, name: cst.Name) -> bool:

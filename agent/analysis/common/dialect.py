@@ -99,6 +99,8 @@ class Dialect(ABC):
     """What makes a random number of a seed and a place."""
     program_counts: ClassVar[Collection[str]] = ()
     """What says how many programs there are along an axis of the grid."""
+    choices: ClassVar[Collection[str]] = ("builtins.min", "builtins.max")
+    """Functions that give one of their arguments."""
     arithmetic: ClassVar[Collection[str]]
     """Calls that count as one operation an element."""
     program_ids: ClassVar[Collection[str]]

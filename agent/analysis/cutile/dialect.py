@@ -68,6 +68,7 @@ class CuTile(Dialect):
         )
     )  # fmt: skip
     program_ids = (f"{CT}bid",)
+    choices = (*Dialect.choices, f"{CT}minimum", f"{CT}maximum")
     indexed_loads: ClassVar[Mapping[str, tuple[ArgumentSlot, ArgumentSlot]]] = {
         f"{CT}load": (ArgumentSlot(1, "index"), ArgumentSlot(2, "shape"))
     }

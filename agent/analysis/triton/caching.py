@@ -7,10 +7,11 @@ from collections.abc import Collection
 import libcst as cst
 
 from agent.analysis.common.alternatives import are_alternatives
+from agent.analysis.common.by_program import by_program, names_by_program
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.pointers import by_program, names_by_program, root
+from agent.analysis.triton.pointers import root
 from agent.syntax import Source, argument, keyword
 
 DECIDED = ("eviction_policy", "cache_modifier", "volatile")
@@ -51,12 +52,12 @@ def _loads_of(source: Source, kernel: Kernel) -> list[tuple[str, cst.Call]]:
         address = argument(call, 0, "pointer")
         if address is not None and (parameter := root(source, kernel, address)) is not None:
             by_address.setdefault((parameter, source.code(address)), []).append(call)
-    names = names_by_program(kernel, source)
+    names = names_by_program(TRITON, source, kernel.function)
     found: list[tuple[str, cst.Call]] = []
     for calls in by_address.values():
         for number, call in enumerate(calls):
             address = argument(call, 0, "pointer")
-            own = address is not None and by_program(source, address, names)
+            own = address is not None and by_program(TRITON, source, address, names)
             again = any(not are_alternatives(source, call, later) for later in calls[number + 1 :])
             found.append(("streamed" if own and not again else "reread", call))
     return found

@@ -78,6 +78,7 @@ class Triton(Dialect):
         for name in ("philox", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x")
     )
     program_counts = (f"{TL}num_programs",)
+    choices = (*Dialect.choices, f"{TL}minimum", f"{TL}maximum")
     arithmetic = tuple(
         f"{module}{name}"
         for module in (TL, f"{TL}math.", f"{TL}extra.libdevice.", f"{TL}extra.cuda.libdevice.")

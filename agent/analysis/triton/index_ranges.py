@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.analysis.common.derived_names import is_no_variable
+from agent.analysis.common.derived_names import all_values, is_no_variable
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import (
     Definition,
@@ -20,7 +19,7 @@ from agent.analysis.common.resized import resized
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.program_ids import NUM_PROGRAMS, PROGRAM_ID
 from agent.analysis.triton.reduced_axes import expanded_axis
-from agent.syntax import Source, argument, assigned, descendants, positional
+from agent.syntax import Source, argument, descendants, positional
 
 TL = "triton.language."
 ARANGE = f"{TL}arange"
@@ -106,28 +105,6 @@ def _is_scalar(source: Source, expression: cst.CSTNode, seen: frozenset[str]) ->
 def _values(found: Definition) -> list[cst.BaseExpression]:
     """What a definition assigns, unless it is a loop's counter or a parameter."""
     return [] if found.value is None or _is_counter(found) else [found.value]
-
-
-def all_values(source: Source, name: cst.Name) -> Iterator[cst.BaseExpression]:
-    """Every value that the function around gives a name; of a loop's counter, what it runs over."""
-    function = source.enclosing(name)
-    for target, value in assigned(function.node.body) if function is not None else ():
-        yield from _own_parts(target, value, name.value)
-
-
-def _own_parts(
-    target: cst.BaseExpression, value: cst.BaseExpression, name: str
-) -> Iterator[cst.BaseExpression]:
-    """What of an assigned value goes to a name."""
-    match target, value:
-        case cst.Name(value=assigned_to), _ if assigned_to == name:
-            yield value
-        case ((cst.Tuple() | cst.List()), (cst.Tuple() | cst.List())):
-            for one, part in zip(target.elements, value.elements, strict=False):
-                yield from _own_parts(one.value, part.value, name)
-        case ((cst.Tuple() | cst.List()), _):
-            if any(n.value == name for n in descendants(target, cst.Name)):
-                yield value
 
 
 def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode) -> bool:

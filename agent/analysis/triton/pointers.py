@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import TRITON
-from agent.syntax import Source, assigned, descendants, keyword, positional
+from agent.syntax import Source, assigned, keyword, positional
 
 
 def root(source: Source, kernel: Kernel, address: cst.BaseExpression) -> str | None:
@@ -30,22 +29,6 @@ def root(source: Source, kernel: Kernel, address: cst.BaseExpression) -> str | N
             return None
         address = first[address.value]
     return None
-
-
-def names_by_program(kernel: Kernel, source: Source) -> frozenset[str]:
-    """The names of a kernel whose values differ from one program of the grid to another."""
-    body = kernel.function.node.body
-    found = derived_names(body, lambda value, names: by_program(source, value, names))
-    return frozenset(found)
-
-
-def by_program(
-    source: Source, expression: cst.BaseExpression, names: frozenset[str] | set[str]
-) -> bool:
-    """Whether an expression differs from one program of the grid to another."""
-    return any(n.value in names for n in descendants(expression, cst.Name)) or any(
-        True for _ in TRITON.find(source, expression, TRITON.program_ids)
-    )
 
 
 def spelling(source: Source, call: cst.Call) -> str | None:

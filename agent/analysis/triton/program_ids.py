@@ -96,29 +96,6 @@ def naming(kernel: Kernel, call: cst.Call) -> tuple[str | None, cst.SimpleStatem
     return None, None
 
 
-def name_among_several(kernel: Kernel, call: cst.Call) -> str | None:
-    """`row` of `row, column = tl.program_id(0), tl.program_id(1)`, if nothing else assigns it."""
-    body = kernel.function.node.body
-    for line in body.body:
-        match line:
-            case cst.SimpleStatementLine(
-                body=[
-                    cst.Assign(
-                        targets=[cst.AssignTarget(target=cst.Tuple(elements=targets))],
-                        value=cst.Tuple(elements=values),
-                    )
-                ]
-            ) if len(targets) == len(values):
-                others = [other for other in body.body if other is not line]
-                for target, value in zip(targets, values, strict=True):
-                    if value.value is not call or not isinstance(target.value, cst.Name):
-                        continue
-                    name = target.value.value
-                    if not any(binds(other, name) for other in others):
-                        return name
-    return None
-
-
 def one_block(source: Source, kernel: Kernel) -> str:
     """The one constant that all runs of element numbers are as long as: BLOCK.
 

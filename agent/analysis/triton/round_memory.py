@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.common.by_program import by_program, names_by_program
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable
@@ -17,7 +18,7 @@ from agent.analysis.triton.aliasing import may_share
 from agent.analysis.triton.counting_loops import Counting, depends
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar, span_of
-from agent.analysis.triton.pointers import by_program, leftmost, names_by_program
+from agent.analysis.triton.pointers import leftmost
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
@@ -129,7 +130,7 @@ def _address(source: Source, kernel: Kernel, counted: Counting, access: cst.Call
         else:
             others.append(source.code(term))
     block = blocks[0] if len(blocks) == 1 else None
-    mine = by_program(source, pointer, names_by_program(kernel, source))
+    mine = by_program(TRITON, source, pointer, names_by_program(TRITON, source, kernel.function))
     return _Address(base, block, tuple(sorted(others)), mine)
 
 

@@ -11,9 +11,10 @@ from itertools import chain
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.spinning import deciding_calls
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ATOMICS, TL, TRITON
-from agent.syntax import Function, Source, assigned, descendants, keyword
+from agent.syntax import Function, Source, descendants, keyword
 
 LOCKS = (f"{TL}atomic_cas", f"{TL}atomic_xchg")
 BARRIER = f"{TL}debug_barrier"
@@ -44,16 +45,7 @@ def has_barrier(source: Source, kernel: Kernel) -> bool:
 
 def _may_spin(source: Source, loop: cst.While, *, ordered: bool) -> bool:
     """Whether what ends a loop is computed from memory that each round reads anew."""
-    behind: list[cst.CSTNode] = [loop.test, *(i.test for i in descendants(loop.body, cst.If))]
-    changes = list(assigned(loop.body))
-    for node in behind:  # it grows
-        names = {n.value for n in descendants(node, cst.Name)}
-        behind += [
-            value
-            for target, value in changes
-            if value not in behind and {n.value for n in descendants(target, cst.Name)} & names
-        ]
-    calls = [call for node in behind for call in descendants(node, cst.Call)]
+    calls = deciding_calls(loop)
     return any(_is_shared(source, call, set(), ordered=ordered) for call in calls)
 
 

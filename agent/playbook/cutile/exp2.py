@@ -46,7 +46,7 @@ class Exp2(Optimization):
     priority: ClassVar = {
         KernelClass.MEMORY: 100,
         KernelClass.BALANCED: 40,
-        KernelClass.COMPUTE: 30,
+        KernelClass.COMPUTE: 20,
     }
     expected = "1 to 5 % (TileGym); nothing where memory is the limit"
     hypothesis = (

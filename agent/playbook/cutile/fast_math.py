@@ -54,7 +54,7 @@ class FastMath(Optimization):
     title = "fast float32 arithmetic"
     backend = "cutile"
     family = "arithmetic"
-    priority: ClassVar = {KernelClass.MEMORY: 40, KernelClass.BALANCED: 30, KernelClass.COMPUTE: 50}
+    priority: ClassVar = {KernelClass.MEMORY: 40, KernelClass.BALANCED: 30, KernelClass.COMPUTE: 40}
     expected = "1 to 5 % (TileGym); half of a softmax's instructions"
     hypothesis = "An exact division is a subroutine of some 20 instructions, a fast one is two."
     changes_rounding = REORDERED

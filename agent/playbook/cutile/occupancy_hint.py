@@ -44,7 +44,7 @@ class OccupancyHint(Optimization):
     priority: ClassVar = {
         KernelClass.MEMORY: -10,
         KernelClass.BALANCED: 20,
-        KernelClass.COMPUTE: 40,
+        KernelClass.COMPUTE: 30,
     }
     expected = "softmax 16384 x 4096 in bf16 on an H200: 2.9x; matmul 4096^3: 1.1x"
     hypothesis = "More resident blocks have more loads in flight, which hides memory latency."

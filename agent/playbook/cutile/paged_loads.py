@@ -53,7 +53,7 @@ class PagedLoads(Optimization):
     priority: ClassVar = {
         KernelClass.MEMORY: 10,
         KernelClass.BALANCED: -10,
-        KernelClass.COMPUTE: 0,
+        KernelClass.COMPUTE: -10,
     }
     expected = "TileGym claims 2x to 78x; 1.00x for pages of 64 rows on an H200"
     hypothesis = "A page is fetched as one request with one address and one check of its bounds."

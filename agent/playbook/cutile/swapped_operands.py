@@ -53,7 +53,7 @@ class SwappedOperands(Optimization):
     priority: ClassVar = {
         KernelClass.MEMORY: 0,
         KernelClass.BALANCED: -20,
-        KernelClass.COMPUTE: -10,
+        KernelClass.COMPUTE: -20,
     }
     expected = "16 rows in bf16 on an H200: 1.06x and 1.02x; TileGym: 10-50 % in 8 bits"
     hypothesis = (

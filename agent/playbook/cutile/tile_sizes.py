@@ -31,7 +31,7 @@ class TileSizes(Optimization):
     family = "tiles"
     climbs = True
     revisit_after = frozenset({"bounds", "slices"})
-    priority: ClassVar = {KernelClass.MEMORY: 70, KernelClass.BALANCED: 10, KernelClass.COMPUTE: 20}
+    priority: ClassVar = {KernelClass.MEMORY: 70, KernelClass.BALANCED: 10, KernelClass.COMPUTE: 10}
     expected = "matmul 4096^3 in bf16 on an H200, from 64 x 64 x 64 to 128 x 128 x 64: 1.7x"
     hypothesis = "A larger tile reuses what it loads more often; a smaller one leaves more blocks."
     changes_rounding = REORDERED

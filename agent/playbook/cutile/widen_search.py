@@ -49,7 +49,7 @@ class WidenSearch(OfEachKernel):
     title = "more configs to search"
     backend = "cutile"
     family = "autotune"
-    priority: ClassVar = {KernelClass.COMPUTE: 10, KernelClass.BALANCED: 0}
+    priority: ClassVar = {KernelClass.COMPUTE: 0, KernelClass.BALANCED: 0}
     expected = "10 to 20 % (TileGym) where the author listed a few"
     hypothesis = "The best config for this GPU is one that the author did not list."
     changes_rounding = REORDERED

@@ -13,33 +13,22 @@ Source: Graham's bound for list scheduling: the end is off by the last job at mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Kernel, given_to
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.growing_loops import GrowingLoops
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.arguments import names_in
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.index_ranges import RANGES, all_values
-from agent.analysis.triton.pointers import names_by_program
-from agent.analysis.triton.program_ids import (
-    ProgramIndex,
-    name_among_several,
-    program_indices,
-)
+from agent.analysis.triton.program_ids import ProgramIndex, program_indices
 from agent.analysis.triton.waiting import check_never_waits
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, parenthesized, writing
-from agent.syntax import Function, Source, assigned, descendants, positional
-
-EITHER = ("triton.language.minimum", "triton.language.maximum", "builtins.min", "builtins.max")
-"""Functions that give one of their arguments."""
+from agent.syntax import Source
 
 
 class LongestFirst(OfEachKernel):
@@ -101,128 +90,9 @@ def _growing(source: Source, kernel: Kernel) -> list[ProgramIndex]:
     """Where the program id is asked for that decides how far a loop runs."""
     check_never_waits(source, kernel)
     indices = program_indices(source, kernel)
-    for index in indices:
-        same = [other for other in indices if other.axis == index.axis]
-        name = index.name or name_among_several(kernel, index.call) or _again(kernel, same)
-        names = frozenset((name,) if name is not None else ())
-        if names and _runs_further(source, kernel.function, names, names):
+    for axis in dict.fromkeys(index.axis for index in indices):
+        same = [index for index in indices if index.axis == axis]
+        if GrowingLoops(TRITON, source, kernel, [each.call for each in same]).run_further():
             return same
-    reason = f"no loop of {kernel.name} runs further in later programs"
-    varying = names_by_program(kernel, source)
-    for loop in descendants(kernel.function.node.body, cst.For):
-        first, end = _bounds(source, loop)
-        if end is None or not names_in(end) & varying:
-            continue
-        if first is not None and names_in(first) & varying:
-            reason += f": that at line {source.line(loop)} begins further on in them, too"
-        else:
-            reason += f", as far as line {source.line(loop)} is followed"
-        break
-    raise NotApplicable(reason)
-
-
-def _runs_further(
-    source: Source,
-    function: Function,
-    names: frozenset[str],
-    sure: frozenset[str],
-    seen: frozenset[Function] = frozenset(),
-) -> bool:
-    """Whether a loop of a function, or of what it calls, runs the further the larger a name is.
-
-    One that begins the further on as well takes as long for each: `range(i * 8, (i + 1) * 8)`.
-
-    Args:
-        source: the file.
-        function: the kernel, or what it calls.
-        names: what is larger in later programs, or may be.
-        sure: those of them that are.
-        seen: functions that call this one.
-    """
-    body = function.node.body
-    for first, end in (_bounds(source, loop) for loop in descendants(body, cst.For)):
-        begins_later = first is not None and _grows(source, first, sure, surely=True)
-        if end is not None and not begins_later and _grows(source, end, names):
-            return True
-    for call in descendants(body, cst.Call):
-        helper = source.function_of(call.func)
-        if helper is None or helper in seen:
-            continue
-        given = given_to(helper, call).items()
-        growing = frozenset(taken for taken, value in given if _grows(source, value, names))
-        surely = frozenset(t for t, value in given if _grows(source, value, sure, surely=True))
-        if growing and _runs_further(source, helper, growing, surely, seen | {function, helper}):
-            return True
-    return False
-
-
-def _again(kernel: Kernel, same: Sequence[ProgramIndex]) -> str | None:
-    """The one name that is given an axis several times, as flash attention does to save registers,
-    and nothing else."""
-    calls = [index.call for index in same]
-    named = [
-        (assign.targets[0].target, assign.value in calls)
-        for assign in descendants(kernel.function.node.body, cst.Assign)
-    ]
-    found = {target.value for target, asks in named if asks and isinstance(target, cst.Name)}
-    if len(found) != 1:
-        return None
-    (name,) = found
-    targets = [target for target, _ in assigned(kernel.function.node.body)]
-    bound = sum(name in names_in(target) for target in targets)
-    return name if bound == len(calls) else None
-
-
-def _bounds(
-    source: Source, loop: cst.For
-) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
-    """Where a loop over a range begins, if it says so, and where it ends."""
-    if not isinstance(loop.iter, cst.Call) or source.name(loop.iter.func) not in RANGES:
-        return None, None
-    match positional(loop.iter):
-        case [first, end, *_]:
-            return first, end
-        case [end]:
-            return None, end
-    return None, None
-
-
-def _grows(
-    source: Source,
-    expression: cst.BaseExpression,
-    names: frozenset[str],
-    seen: frozenset[str] = frozenset(),
-    *,
-    surely: bool = False,
-) -> bool:
-    """Whether a sum or product of sizes holds one of the names; sizes are not negative.
-
-    Of several values, in a branch or of `min`, one has to; for it to grow surely, all of them.
-    """
-    behind = value_of(source, expression)
-    if isinstance(expression, cst.Name) and expression.value in names:
-        return True
-
-    def among(*each: cst.BaseExpression) -> list[bool]:
-        return [_grows(source, one, names, seen, surely=surely) for one in each]
-
-    def chosen(*each: cst.BaseExpression) -> bool:
-        return bool(each) and (all if surely else any)(among(*each))
-
-    match behind:
-        case cst.Name(value=other):
-            if other in names or other in seen:
-                return other in names
-            seen |= {other}
-            return chosen(*all_values(source, behind))
-        case cst.BinaryOperation(operator=cst.Add() | cst.Multiply()):
-            return any(among(behind.left, behind.right))
-        case cst.BinaryOperation(operator=cst.FloorDivide()):
-            return any(among(behind.left))
-        case cst.IfExp():
-            return chosen(behind.body, behind.orelse)
-        case cst.Call() if source.name(behind.func) in EITHER:
-            return chosen(*positional(behind))
-        case cst.Call() if source.name(behind.func) in TRITON.cdivs and behind.args:
-            return any(among(behind.args[0].value))
-    return False
+    asked = [index.call for index in indices]
+    raise NotApplicable(GrowingLoops(TRITON, source, kernel, asked).otherwise())

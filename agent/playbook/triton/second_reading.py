@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.by_program import by_program, names_by_program
 from agent.analysis.common.derived_names import is_no_variable
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
@@ -29,7 +30,7 @@ from agent.analysis.triton.caching import DECIDED
 from agent.analysis.triton.counting_loops import Counting, counting
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.free_rounds import check_free
-from agent.analysis.triton.pointers import by_program, names_by_program, root
+from agent.analysis.triton.pointers import root
 from agent.analysis.triton.round_memory import LOAD, STORE
 from agent.launches import values_of
 from agent.playbook.base import OfEachKernel
@@ -231,10 +232,10 @@ def _are_alike(source: Source, one: Counting, other: Counting) -> bool:
 def _loads(source: Source, kernel: Kernel, counted: Counting) -> list[tuple[str, cst.Call]]:
     """What a loop loads of the program's own, with the parameters that it begins at."""
     found = []
-    names = names_by_program(kernel, source)
+    names = names_by_program(TRITON, source, kernel.function)
     for load in TRITON.find(source, counted.loop.body, (LOAD,)):
         pointer = argument(load, 0, "pointer")
-        if pointer is None or not by_program(source, pointer, names):
+        if pointer is None or not by_program(TRITON, source, pointer, names):
             continue
         if (base := root(source, kernel, pointer)) is not None:
             found.append((base, load))

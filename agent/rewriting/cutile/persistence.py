@@ -26,12 +26,11 @@ from agent.analysis.cutile.blocks import (
     launches,
     over_blocks,
 )
-from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
+from agent.analysis.cutile.dialect import grid_axis
+from agent.analysis.cutile.waiting import check_never_waits
 from agent.rewriting.common.parameters import taking
 from agent.rewriting.cutile.blocks import replacing, spelling, unused
-from agent.syntax import Edits, Source, descendants, keyword
-
-WAITS = (f"{CT}atomic_cas", f"{CT}atomic_xchg", f"{CT}grid_dependency_control_wait")
+from agent.syntax import Edits, Source, descendants
 
 
 @dataclass(frozen=True)
@@ -113,11 +112,7 @@ def _check_body(source: Source, kernel: Kernel) -> None:
     for parameter in kernel.function.parameters:
         if binds(body, parameter.name.value):
             raise NotApplicable(f"{kernel.name} assigns its parameter {parameter.name.value}")
-    for function in CUTILE.reached(source, kernel):
-        for call in descendants(function.node.body, cst.Call):
-            ordered = keyword(call, "memory_order")
-            if (source.name(call.func) or "") in WAITS or ordered is not None:
-                raise NotApplicable(f"line {source.line(call)} may wait for another block")
+    check_never_waits(source, kernel)
 
 
 def _extents(source: Source, kernel: Kernel, indices: Sequence[BlockIndex]) -> tuple[str, ...]:
