@@ -145,8 +145,11 @@ class LineUps:
             least = min(deadline, time.monotonic() + LEAST_S) if last else 0.0
             until = max(_half_way(deadline), least) if followed else deadline
             screen = self._screen(gpu, group)
-            if number + 1 < len(share) and self._fit_beside(group, share[number + 1]):
-                self._collect_beside(gpu, screen, share[number + 1], until)
+            # Where much is to be gained the first screen mostly shows it, and is the only one.
+            is_sure = number > 0 or enough is None
+            following = share[number + 1] if is_sure and number + 1 < len(share) else ()
+            if following and self._fit_beside(group, following):
+                self._collect_beside(gpu, screen, following, until)
             seen |= screen.look(group, timing, until)
             if gpu is not None and not self._alive[gpu].holds(()) and time.monotonic() < until:
                 self._forget_following(gpu)

@@ -90,7 +90,11 @@ TIMING = BlockTiming(block_ms=10, settle_ms=2, least_samples=2, quads=2)
 
 
 def noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_share: float | None, import_s: float
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    held_share: float | None,
+    import_s: float,
+    enough: line_ups.Enough | None = None,
 ) -> dict[tuple[str, str], list[float]]:
     """Who did what when, of one variant after the other, the second of which takes so long."""
     monkeypatch.setattr(line_ups, "AT_ONCE_WITH_ROOM", 1)
@@ -116,7 +120,7 @@ def noted(
             configs=1,
             held_share=held_share,
         ) as looks:
-            found = looks.look(["first", "second"], 2, deadline_in(60), last=True)
+            found = looks.look(["first", "second"], 2, deadline_in(60), last=True, enough=enough)
     assert set(found) == {"first", "second"}
     events: dict[tuple[str, str], list[float]] = {}
     for line in seen.read_text().splitlines():
@@ -148,5 +152,13 @@ def test_it_collects_in_its_turn_where_nobody_knows_whether_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = noted(tmp_path, monkeypatch, None, 0.0)
+    (imports,) = events["second", "imports"]
+    assert events["first", "launches"][0] < imports
+
+
+def test_it_collects_in_its_turn_where_the_first_group_may_be_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = noted(tmp_path, monkeypatch, 0.01, 0.0, enough=lambda *_: False)
     (imports,) = events["second", "imports"]
     assert events["first", "launches"][0] < imports
