@@ -7,7 +7,7 @@ names, functions that only this file calls, and the ways to write one over the r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
@@ -234,12 +234,13 @@ def launch_values(
     """What launches of the file give a parameter; None where one of them does not show it.
 
     A launch of what is not known to be another kernel may be one of this kernel, as one that a
-    search has chosen hints for. What a search runs is thrown away, and is not asked for.
+    search has chosen hints for. What a search itself runs is thrown away, and is not asked for.
     """
     if any(_escapes(source, mention) for mention in source.mentions(kernel.function)):
         return None
-    names = [p.name.value for p in kernel.function.parameters]
-    place = names.index(parameter)
+    parameters = kernel.function.parameters
+    place = [p.name.value for p in parameters].index(parameter)
+    has_defaults = any(p.default is not None for p in parameters)
     found: list[cst.BaseExpression] = []
     for call in source.calls:
         if source.name(call.func) != f"{CT}launch":
@@ -249,13 +250,20 @@ def launch_values(
             continue
         given = argument(call, 3, "kernel_args")
         values = source.resolve(given) if given is not None else None
-        if not isinstance(values, cst.Tuple | cst.List):
+        is_fixed = isinstance(values, cst.Tuple) or (
+            isinstance(values, cst.List) and values is given
+        )
+        if not is_fixed or any(isinstance(e, cst.StarredElement) for e in _elements(values)):
             return None
-        if any(isinstance(element, cst.StarredElement) for element in values.elements):
+        if len(_elements(values)) == len(parameters):
+            found.append(_elements(values)[place].value)
+        elif launch is not None or has_defaults:
             return None
-        if len(values.elements) == len(names):
-            found.append(values.elements[place].value)
     return found
+
+
+def _elements(values: cst.BaseExpression | None) -> Sequence[cst.BaseElement]:
+    return values.elements if isinstance(values, cst.Tuple | cst.List) else ()
 
 
 def _escapes(source: Source, mention: cst.Name) -> bool:
@@ -263,7 +271,7 @@ def _escapes(source: Source, mention: cst.Name) -> bool:
     for around in _calls_with(source, mention):
         called = source.name(around.func) or ""
         method = around.func.attr.value if isinstance(around.func, cst.Attribute) else called
-        known = called.startswith((CT, "cuda.tile_experimental.")) or called in _COMPARES
+        known = called == f"{CT}launch" or called.startswith(f"{CT}tune.") or called in _COMPARES
         if not (known or "replace_hints" in method or source.function_of(around.func)):
             return True
     return False

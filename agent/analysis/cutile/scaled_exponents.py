@@ -12,7 +12,7 @@ factor already. The difference of two maxima, as in a correction, is of the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import e, isclose, log2
 
@@ -22,14 +22,17 @@ from agent.analysis.common.reaching_definitions import Ambiguous, Definition, de
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.positive import constant_number
+from agent.analysis.cutile.products import is_product
 from agent.analysis.cutile.scaled_scores import CHOOSE, LOOKED_FOR, Scaled, ScaledScores
 from agent.syntax import Function, Source, descendants, keyword, positional
 
 EXP, EXP2 = f"{CT}exp", f"{CT}exp2"
+APPROXIMATE = f"{CT}RoundingMode.APPROX"
 CLOSE = 1e-6
 """How far apart two numbers are that are both meant to be log2(e)."""
 _DEEP = 12
 _Nodes = frozenset[cst.CSTNode]
+_Predicate = Callable[[cst.BaseExpression], bool]
 
 
 @dataclass
@@ -60,10 +63,7 @@ class ScaledExponents(ScaledScores):
                 to leave it to the exponent.
         """
         found = cls(source, function)
-        calls = [*CUTILE.find(source, function.node.body, (EXP, EXP2))]
-        calls = [call for call in calls if positional(call)]
-        if not calls:
-            raise NotApplicable(f"looks for ct.exp and ct.exp2, and {function.name} calls neither")
+        calls = [*exponentials(source, function)]
         try:
             found._trace(calls)
         except Ambiguous:
@@ -89,7 +89,7 @@ class ScaledExponents(ScaledScores):
         return {name: definition(self.source, name, place) for name in names}
 
     def _trace(self, calls: Sequence[cst.Call]) -> None:
-        seeds = [call for call in calls if self._takes_scores(positional(call)[0], frozenset())]
+        seeds = self._seeds(calls)
         if not seeds:
             raise NotApplicable(f"{LOOKED_FOR}, and those of {self.function.name} have none")
         bases = []
@@ -109,58 +109,73 @@ class ScaledExponents(ScaledScores):
         self._check_scale()
         self._look_around()
 
+    def _seeds(self, calls: Sequence[cst.Call]) -> list[cst.Call]:
+        """The exponentials of scores; else those of something scaled, which will tell why not."""
+
+        def multiplies(node: cst.BaseExpression) -> bool:
+            return not self.is_positive(node) and is_product(self.source, node)
+
+        for is_score in (multiplies, lambda _: True):
+            found = [call for call in calls if self._takes_scores(positional(call)[0], is_score)]
+            if found:
+                return found
+        return []
+
     def _base(self, call: cst.Call, factor: float) -> float:
         """What an exponent is multiplied by before it is a power of two; 0 for one that stays."""
         if self.source.name(call.func) == EXP2:
             return factor
         mode = keyword(call, "rounding_mode")
-        approximate = mode is None or self.source.code(mode).endswith("RoundingMode.APPROX")
+        approximate = mode is None or self.source.name(mode) == APPROXIMATE
         return log2(e) if factor == 1.0 and approximate else 0.0
 
     # --- which exponents -------------------------------------------------------------------------
 
-    def _takes_scores(self, node: cst.BaseExpression, seen: _Nodes) -> bool:
-        """Whether an exponent is a difference of something multiplied."""
+    def _takes_scores(
+        self, node: cst.BaseExpression, is_score: _Predicate, seen: _Nodes = frozenset()
+    ) -> bool:
+        """Whether an exponent is a difference of something that is multiplied on its way there.
+
+        `is_score` says of a product's factor whether it makes it one of scores and a scale.
+        """
+
+        def assigns(binder: cst.CSTNode) -> bool:
+            match binder:
+                case cst.Assign(value=value):
+                    return self._takes_scores(value, is_score, seen | {binder})
+                case cst.AugAssign(target=target, operator=cst.SubtractAssign()):
+                    return self._is_scaled(target, is_score, seen | {binder})
+            return False
+
         match node:
             case cst.Name():
-                found = [each for each in self.definitions(node) if each not in seen]
-                return any(self._assigns_difference(each, seen | {each}) for each in found)
+                return any(assigns(each) for each in self.definitions(node) if each not in seen)
             case cst.BinaryOperation(left=left, operator=cst.Subtract()):
-                return self._is_multiplied(left, seen)
+                return self._is_scaled(left, is_score, seen)
             case cst.BinaryOperation(operator=cst.Multiply()):
                 inner = self._inner(node)
-                return inner is not None and self._takes_scores(inner, seen)
+                return inner is not None and self._takes_scores(inner, is_score, seen)
         return False
 
-    def _assigns_difference(self, binder: cst.CSTNode, seen: _Nodes) -> bool:
-        match binder:
-            case cst.Assign(value=value):
-                return self._takes_scores(value, seen)
-            case cst.AugAssign(target=target, operator=cst.SubtractAssign()):
-                return self._is_multiplied(target, seen)
-        return False
+    def _is_scaled(self, node: cst.BaseExpression, is_score: _Predicate, seen: _Nodes) -> bool:
+        def assigns(binder: cst.CSTNode) -> bool:
+            match binder:
+                case cst.AugAssign(target=target, operator=operator):
+                    scales = isinstance(operator, cst.MultiplyAssign) and is_score(target)
+                    return scales or self._is_scaled(target, is_score, seen | {binder})
+                case cst.Assign(value=value):
+                    return self._is_scaled(value, is_score, seen | {binder})
+            return False
 
-    def _is_multiplied(self, node: cst.BaseExpression, seen: _Nodes) -> bool:
         match node:
-            case cst.BinaryOperation(operator=cst.Multiply()):
-                return True
+            case cst.BinaryOperation(left=left, operator=cst.Multiply(), right=right):
+                return is_score(left) or is_score(right)
             case cst.BinaryOperation(left=left, operator=cst.Add(), right=right):
-                return self._is_multiplied(left, seen) or self._is_multiplied(right, seen)
+                return any(self._is_scaled(side, is_score, seen) for side in (left, right))
             case cst.Call() if self.source.name(node.func) == CHOOSE:
-                return any(self._is_multiplied(value, seen) for value in positional(node)[1:])
+                return any(self._is_scaled(v, is_score, seen) for v in positional(node)[1:])
             case cst.Name():
-                found = [each for each in self.definitions(node) if each not in seen]
-                return any(self._assigns_multiplied(each, seen | {each}) for each in found)
-        return False
-
-    def _assigns_multiplied(self, binder: cst.CSTNode, seen: _Nodes) -> bool:
-        match binder:
-            case cst.AugAssign(operator=cst.MultiplyAssign()):
-                return True
-            case cst.AugAssign(target=target):
-                return self._is_multiplied(target, seen)
-            case cst.Assign(value=value):
-                return self._is_multiplied(value, seen)
+                return any(assigns(each) for each in self.definitions(node) if each not in seen)
         return False
 
     def _inner(self, node: cst.BinaryOperation) -> cst.BaseExpression | None:
@@ -229,8 +244,8 @@ class ScaledExponents(ScaledScores):
     def _subtracted(
         self, node: Scaled, scores: cst.BaseExpression, row: cst.BaseExpression
     ) -> None:
-        self.score(scores)
         self.row(row)
+        self.score(scores)
         self.differences[node] = None
 
     def _same(self, node: cst.CSTNode, factors: Iterable[float]) -> float:
@@ -311,6 +326,12 @@ class ScaledExponents(ScaledScores):
             self.outside.append(name)
         if self.outside and not self.is_natural and self.base != 1.0:
             raise self.refusal(self.outside[0], "uses a maximum of another base,")
+
+
+def exponentials(source: Source, function: Function) -> Iterator[cst.Call]:
+    """The calls that take a power, in the order of the file."""
+    calls = CUTILE.find(source, function.node.body, (EXP, EXP2))
+    return (call for call in calls if positional(call))
 
 
 def _values(node: cst.CSTNode) -> list[cst.Name]:

@@ -64,8 +64,10 @@ class ScaledScores:
                 for binder in self.defined(node):
                     self._assigned_score(binder)
             case cst.BinaryOperation(operator=cst.Multiply(), left=left, right=right):
-                scale, other = (left, right) if is_product(self.source, right) else (right, left)
-                self._scaled(node, scale, other)
+                is_right = is_product(self.source, left) or not is_product(self.source, right)
+                if not self.is_positive(right if is_right else left):
+                    is_right ^= self.is_positive(left if is_right else right)
+                self._scaled(node, *((right, left) if is_right else (left, right)))
             case cst.BinaryOperation(left=left, operator=cst.Add(), right=right) if is_penalty(
                 self.source, right
             ):
@@ -99,7 +101,7 @@ class ScaledScores:
     ) -> None:
         if not is_product(self.source, other):
             raise self.refusal(product, "scales what may be no product of tiles in")
-        if not Positive(self.source).is_positive(scale):
+        if not self.is_positive(scale):
             line, code = self.source.line(scale), self.source.code(scale)
             raise NotApplicable(
                 f"`{code}` in line {line} of {self.function.name} may be zero or less: launches "
@@ -128,6 +130,8 @@ class ScaledScores:
                     self.row(binder.value)
             case cst.Subscript(value=value):
                 self.row(value)
+            case cst.BinaryOperation(operator=cst.Multiply()):
+                raise self.refusal(node, "scales a maximum by itself already:")
             case cst.Call() if called == LARGEST and positional(node):
                 self.score(positional(node)[0])
                 self.maxima[node] = None
@@ -160,6 +164,10 @@ class ScaledScores:
             case cst.Call() if self.source.name(node.func) in RESHAPED and positional(node):
                 return self.is_row(positional(node)[0])
         return False
+
+    def is_positive(self, scale: cst.BaseExpression) -> bool:
+        """Whether something is a number above zero at every launch."""
+        return Positive(self.source).is_positive(scale)
 
     def definitions(self, name: cst.Name) -> tuple[cst.CSTNode, ...]:
         """What may have assigned a name."""

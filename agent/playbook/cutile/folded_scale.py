@@ -26,17 +26,18 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.divisors import divided_by
 from agent.analysis.cutile.maybe_float64 import MaybeFloat64, unless_float64
 from agent.analysis.cutile.positive import constant_number
-from agent.analysis.cutile.scaled_exponents import EXP, ScaledExponents
+from agent.analysis.cutile.scaled_exponents import EXP, ScaledExponents, exponentials
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.cutile.insertion import after_imports, free_name
-from agent.syntax import Edits, Source, descendants, positional
+from agent.syntax import Edits, Function, Source, descendants, positional
 
 LOG2_E, LN_2 = log2(e), log(2)
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
@@ -52,9 +53,9 @@ class FoldedScale(OfEachKernel):
     backend = "cutile"
     family = "arithmetic"
     priority: ClassVar = {
+        KernelClass.COMPUTE: -30,
+        KernelClass.BALANCED: -30,
         KernelClass.MEMORY: 260,
-        KernelClass.BALANCED: 290,
-        KernelClass.COMPUTE: 35,
     }
     expected = "a few percent of an attention, which waits for its exponentials"
     hypothesis = "Scale and subtraction are one instruction a score, where the scores are many."
@@ -121,10 +122,11 @@ def attend(x):
         """Leave the scale to the exponents, of the kernel and of the helpers that it calls."""
         source = subject.source
         edits: dict[Any, Edit] = {}
+        reached = CUTILE.reached(source, kernel)
         found = of_each(
-            CUTILE.reached(source, kernel),
+            [function for function in reached if any(exponentials(source, function))],
             lambda function: _Folded(source, ScaledExponents.of(source, function)),
-            f"{kernel.name} calls nothing",
+            f"looks for ct.exp and ct.exp2, and {kernel.name} calls neither",
         )
         constants = _Constants(source)
         for folded in found:
@@ -141,13 +143,17 @@ class _Constants:
         self._source = source
         self.written: list[str] = []
 
-    def name_of(self, wanted: str, number: float) -> str:
+    def name_of(self, wanted: str, number: float, function: Function) -> str:
+        """The name that a function reads a number by."""
+        own = {parameter.name.value for parameter in function.parameters}
         for statement in self._source.module.body:
             for assign in descendants(statement, cst.Assign):
                 match assign.targets:
                     case [cst.AssignTarget(target=cst.Name(value=name) as target)] if (
                         isinstance(statement, cst.SimpleStatementLine)
                         and len(self._source.assignments(target)) == 1
+                        and name not in own
+                        and not binds(function.node.body, name)
                         and isclose(
                             constant_number(self._source, assign.value) or 0.0, number, rel_tol=1e-9
                         )
@@ -189,7 +195,7 @@ class _Folded:
             if source.name(call.func) == EXP:
                 edits[call] = self._in_base_two(call)
         if found.outside and found.is_natural:
-            ln_2 = cst.Name(constants.name_of("LN_2", LN_2))
+            ln_2 = cst.Name(constants.name_of("LN_2", LN_2, found.function))
             for name in found.outside:
                 edits[name] = self._multiplying(name, ln_2)
         if self.place is not None:
@@ -197,7 +203,7 @@ class _Folded:
             if found.factor is not None:
                 factor_text = self._factor(found.factor)
             elif found.is_natural:
-                factor_text = constants.name_of("LOG2_E", LOG2_E)
+                factor_text = constants.name_of("LOG2_E", LOG2_E, found.function)
             text = source.code(found.scale)
             if factor_text:
                 text = f"{self._factor(found.scale)} * {factor_text}"
