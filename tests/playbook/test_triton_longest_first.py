@@ -123,6 +123,27 @@ def test_loops_that_begin_later_too_take_as_long(first: str, end: str) -> None:
         turned(text)
 
 
+def test_loops_that_make_up_for_each_other_take_as_long() -> None:
+    """Of a backward attention: one goes over later queries, the other over earlier keys."""
+    other = "for at in range(pid_m, n):\n        q += at\n    out_ptrs ="
+    with pytest.raises(NotApplicable) as refused:
+        turned(PREFIX.replace("out_ptrs =", other, 1))
+    assert "not all loops of prefix_kernel run further in later programs" in str(refused.value)
+    assert ": that at line 23 begins further on in them" in str(refused.value)
+
+
+def test_what_one_branch_gives_belongs_together() -> None:
+    """No program begins where one branch says and ends where the other does."""
+    bounds = (
+        "if n < 0:\n        lo, hi = pid_m, min(pid_m + 8, n)\n"
+        "    else:\n        lo, hi = 0, n\n    dims = tl"
+    )
+    text = PREFIX.replace("dims = tl", bounds).replace(f"0, {END}", "lo, hi")
+    with pytest.raises(NotApplicable, match="as far as line 20 is followed"):
+        turned(text)
+    assert "tl.num_programs(0) - 1" in turned(text.replace("lo, hi = pid_m,", "lo, hi = 0,"))
+
+
 @pytest.mark.parametrize("first", ["max(0, pid_m * BLOCK_M - 64)", "first"])
 def test_loops_that_may_begin_at_zero_are_turned(first: str) -> None:
     """Of a window, and of a half of causal attention: it begins there in another branch."""

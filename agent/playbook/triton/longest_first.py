@@ -3,7 +3,8 @@
 When: a Triton kernel whose loop runs the further the higher the number of its program, as that of a
     causal attention does: `range(0, (pid_m + 1) * BLOCK_M, BLOCK_N)`.
 Do: count that axis of the grid from its end: `tl.num_programs(0) - 1 - tl.program_id(0)`. Blocks
-    are started in the order of their number, so that the last ones to run are then short.
+    are started in the order of their number, so that the last ones to run are then short. Where one
+    number is taken apart by `//` and `%`, it is turned round as a whole.
 Risk: none to results: the programs are the same ones in another order. Programs that wait for one
     another might hang, so kernels with locks are refused.
 Source: Graham's bound for list scheduling: the end is off by the last job at most, and by a third
