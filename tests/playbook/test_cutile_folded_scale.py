@@ -393,6 +393,8 @@ def test_a_scale_through_functions_of_the_host(caller: str, is_known: bool) -> N
     )
     if is_known:
         assert applied(text)
+        registered = with_((f"def {name}", f"@register\ndef {name}"), text=text)
+        assert "zero or less" in refusal(NAME, registered)
     else:
         assert "zero or less" in refusal(NAME, text)
 
