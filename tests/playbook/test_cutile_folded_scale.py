@@ -205,7 +205,7 @@ IN_BASE_TWO = (
     (CORRECTION, CORRECTION.replace("exp(", "exp2(")),
     (WEIGHTS, WEIGHTS.replace("exp(", "exp2(")),
     (SCALED, SCALED.replace("scale", "qk_scale")),
-    ("    for j in", "    qk_scale = scale * (1.0 / math.log(2))\n    for j in"),
+    ("    for j in", "    qk_scale = scale * LOG2_E\n    for j in"),
 )
 ONE_AXIS = (
     ("largest = ct.full((TILE, 1)", "largest = ct.full((TILE,)"),
@@ -227,6 +227,12 @@ SAFE = (
     put(CORRECTION, "safe = ct.where(new_largest == -math.inf, 0.0, new_largest)",
         "correction = ct.exp(largest - safe)"),
     (WEIGHTS, WEIGHTS.replace("new_largest", "safe")),
+)  # fmt: skip
+BEFORE = (
+    (LARGEST, "        before = largest\n" + LARGEST.replace("new_", "")),
+    (CORRECTION, CORRECTION.replace("largest - new_largest", "before - largest")),
+    (WEIGHTS, WEIGHTS.replace("new_", "")), ("        largest = new_largest\n", ""),
+    (STORED, "lse, (i, 0), largest + ct.log(total)"),
 )  # fmt: skip
 IN_STEPS = "scores = scores * scale_log2 - new_largest\n        weights = ct.exp2(scores, flush"
 
@@ -258,10 +264,12 @@ IN_STEPS = "scores = scores * scale_log2 - new_largest\n        weights = ct.exp
          "power = (scores * scale_log2 - new_largest)\n        weights = ct.exp2(power)\n"),
         ([put(WEIGHTS, "weights = ct.exp(scores - new_largest, rounding_mode=APPROX)"),
           ("\nTILE, ", "\nAPPROX = ct.RoundingMode.APPROX\nTILE, ")], FOLDED),
-        (IN_BASE_TWO, "weights = ct.exp2(scores * qk_scale - new_largest)\n"),
+        ([*IN_BASE_TWO, ("= 1.4426950408889634", "= 1.0 / math.log(2)")],
+         "weights = ct.exp2(scores * qk_scale - new_largest)\n"),
         ([*IN_BASE_TWO, (STORED, "lse, (i, 0), largest")], "ct.store(lse, (i, 0), largest)\n"),
         ([(STORED, "lse, (i, 0), largest + ct.log(total)")], "largest * LN_2 + ct.log(total)"),
         ([(STORED, "lse, (i, 0), largest.astype(ct.float32)")], "(largest * LN_2).astype("),
+        (BEFORE, "ct.exp2(before - largest, flush_to_zero=True)"),
         (SAFE, "ct.exp2(scores * scale_log2 - safe, flush"),
         (APART, "scores = scaled * scale_log2 - new_largest\n"),
         ([(SCALED, SCALED.replace("scale", "0.25"))], "scale_log2 = 0.25 * LOG2_E\n"),
@@ -385,6 +393,8 @@ def test_a_scale_through_functions_of_the_host(caller: str, is_known: bool) -> N
     )
     if is_known:
         assert applied(text)
+        registered = with_((f"def {name}", f"@register\ndef {name}"), text=text)
+        assert "zero or less" in refusal(NAME, registered)
     else:
         assert "zero or less" in refusal(NAME, text)
 
@@ -423,6 +433,8 @@ IN_BRANCHES = "        if j > 0:\n    " + SCALED
         ([put(SCALED, "scores = scores * rows")], "`rows` in line 22 of k_ may be zero"),
         ([put(SCALED, "scores = scores.astype(ct.float16) * scale")], "may not be float32"),
         ([(PRODUCT, PRODUCT.replace("32", "16"))], "may not be float32"),
+        ([(PRODUCT, PRODUCT.replace("32", "64"))], "may not be float32"),
+        ([(PRODUCT, PRODUCT.replace("float32", "int32"))], "may not be float32"),
         ([(PRODUCT, "ct.load(q, (i, j), (TILE, TILE)).astype(ct.float32)")], "no product of tiles"),
         ([(SCALED, IN_BRANCHES)], "gives `ct.mma("),
         ([(SCALED, f"{IN_BRANCHES}        else:\n            scores = scores * 0.5\n")],

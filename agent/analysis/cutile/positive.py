@@ -211,8 +211,8 @@ class Positive:
         for kernel in CUTILE.kernels(self._source):
             if kernel.function is function:
                 return launch_values(self._source, kernel, parameter)
-        if not function.name.rpartition(".")[2].startswith("_"):
-            return None  # other files may call it
+        if not function.name.rpartition(".")[2].startswith("_") or function.node.decorators:
+            return None  # other files may call it, or whatever it is registered with
         found = []
         for mention in self._source.mentions(function):
             call = next(self._source.ancestors(mention))

@@ -99,6 +99,7 @@ class ScaledExponents(ScaledScores):
         self.base = bases[0]
         if 0.0 in bases or not all(isclose(b, self.base, rel_tol=CLOSE) for b in bases):
             raise self.refusal(seeds[-1], "takes another power in")
+        self.name_rows()
         for call in calls:
             if call not in self.exponentials:
                 self._take_maxima(call)

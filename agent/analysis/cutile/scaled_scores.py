@@ -20,7 +20,7 @@ from agent.analysis.cutile.dialect import CT
 from agent.analysis.cutile.element_types import ElementTypes
 from agent.analysis.cutile.positive import Positive
 from agent.analysis.cutile.products import filled, is_penalty, is_product
-from agent.syntax import Function, Source, positional
+from agent.syntax import Function, Source, descendants, positional
 
 CHOOSE = f"{CT}where"
 GREATER = (f"{CT}maximum", "builtins.max")
@@ -145,6 +145,30 @@ class ScaledScores:
                 self.row(positional(node)[0])
             case _ if not self._is_unscaled(node):
                 raise self.refusal(node)
+
+    def name_rows(self) -> None:
+        """Mark what else has a maximum by another name, as the one of the round before."""
+        assigned: dict[str, list[cst.Assign]] = {}
+        for assign in descendants(self.function.node.body, cst.Assign):
+            for target in assign.targets:
+                for name in descendants(target, cst.Name):
+                    assigned.setdefault(name.value, []).append(assign)
+        known = -1
+        while known < len(self.rows):
+            known = len(self.rows)
+            for binders in assigned.values():
+                added = [binder for binder in binders if binder not in self.rows]
+                if all(map(self._names_row, added)):
+                    self.rows |= dict.fromkeys(added)
+                    self.seen |= {binder.value for binder in added}
+
+    def _names_row(self, binder: cst.Assign) -> bool:
+        match binder:
+            case cst.Assign(
+                targets=[cst.AssignTarget(target=cst.Name())], value=cst.Name() as value
+            ):
+                return self.is_row(value)
+        return False
 
     def _is_unscaled(self, node: cst.BaseExpression) -> bool:
         """Whether something is a number that no scale changes, or a float32 tile of it."""
