@@ -115,7 +115,8 @@ class PlaybookProposer:
         estimate = _estimate(run, entry)
         group = self._group(run, entry)
         most = estimate.high if estimate and group not in (UNKNOWN, FLAT) else None
-        return group, -(most or 0.0), *self._place_in_class(run, entry)
+        gained = _gained_since(run, estimate) if estimate else 0.0
+        return group, gained - (most or 0.0), *self._place_in_class(run, entry)
 
     def _group(self, run: Run, entry: Optimization) -> int:
         """Which of the five it belongs to; what saves something else may be a little slower."""
@@ -127,7 +128,8 @@ class PlaybookProposer:
             return SLOWER
         if high < rules.minor:
             return FLAT
-        return PROMISING if estimate.gain >= rules.minor else POSSIBLE
+        left = estimate.gain - _gained_since(run, estimate)
+        return PROMISING if left >= rules.minor else POSSIBLE
 
     def _place_in_class(
         self, run: Run, entry: Optimization
@@ -152,6 +154,15 @@ def _estimate(run: Run, entry: Optimization) -> Estimate | None:
     beyond = {entry.family} if entry.name in run.at_the_end else set()
     kept = (run.kept_families.get(family, -1) for family in entry.depends_on | beyond)
     return None if any(when >= estimate.iteration for when in kept) else estimate
+
+
+def _gained_since(run: Run, estimate: Estimate) -> float:
+    """What has been gained at least since a look: another optimization may have gained the same.
+
+    Of a SwiGLU on an H200 looks promised 5.2 % by other tile sizes and as much by faster arithmetic;
+    behind the second the first gained 0.5 %.
+    """
+    return sum(row.at_least for row in run.kept if row.iteration >= estimate.iteration)
 
 
 def _is_unknown(run: Run, entry: Optimization) -> bool:

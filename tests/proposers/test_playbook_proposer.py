@@ -13,12 +13,14 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.causes import Cause, Diagnosis
 from agent.events import Measured, Settled, Skipped, Verified
+from agent.measuring.decision import Status
+from agent.measuring.scouting import Estimate
 from agent.options import Options
 from agent.playbook import for_backend, ordered
 from agent.playbook.base import Optimization
 from agent.proposers.base import Exhausted, Proposal
 from agent.proposers.playbook import PlaybookProposer
-from agent.state import Phase, Run
+from agent.state import Phase, Row, Run
 from agent.syntax import Source
 from agent.transitions import advance
 from tests.support.history import STARTED, comparison, proposed, run_in
@@ -122,6 +124,19 @@ def test_more_rows_a_program_come_before_all_where_blocks_have_little_to_do() ->
     proposal = proposer.propose(Run(diagnosis=found), SUBJECT)
     assert isinstance(proposal, Proposal)
     assert proposal.optimization == "rows-per-program"
+
+
+def test_an_older_look_counts_for_less_what_has_been_gained_since() -> None:
+    """Two looks promised 5 % by what removes the same cause: one of them gained it."""
+    looks = {"tiles": Estimate(1, 0.052, 0.01), "warps": Estimate(2, 0.046, 0.01)}
+    run = Run(iteration=2, estimates=looks, tried={"never": 1})
+    assert first(run) == "tiles"
+    kept = Row(1, "never", 1.0, True, Status.KEEP, at_least=0.04)
+    assert first(replace(run, rows=(kept,))) == "warps"
+    assert first(replace(run, rows=(replace(kept, at_least=0.003),))) == "tiles"
+    assert first(replace(run, rows=(replace(kept, status=Status.REVERT),))) == "tiles"
+    tried = replace(run, rows=(kept,), tried={"never": 1, "warps": 2})
+    assert first(tried) == "tiles"  # it may gain it all the same
 
 
 def test_the_order_is_of_what_is_timed() -> None:

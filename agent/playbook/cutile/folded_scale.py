@@ -54,7 +54,7 @@ class FoldedScale(OfEachKernel):
     backend = "cutile"
     family = "arithmetic"
     priority: ClassVar = {
-        KernelClass.COMPUTE: -20,
+        KernelClass.COMPUTE: -30,
         KernelClass.BALANCED: -30,
         KernelClass.MEMORY: 260,
     }

@@ -49,7 +49,7 @@ class NumCtas(Optimization):
     family = "cluster"
     revisit_after = frozenset({"arithmetic", "scheduling", "tiles"})
     priority: ClassVar = {
-        KernelClass.MEMORY: 260,
+        KernelClass.MEMORY: 310,
         KernelClass.BALANCED: 210,
         KernelClass.COMPUTE: 60,
     }

@@ -46,7 +46,7 @@ class Tf32Guard(Optimization):
     priority: ClassVar = {
         KernelClass.MEMORY: 190,
         KernelClass.BALANCED: 50,
-        KernelClass.COMPUTE: -30,
+        KernelClass.COMPUTE: -40,
     }
     expected = "about 2x or more for float32 operands (TileGym); nothing for others"
     hypothesis = "Tensor cores take TF32 but not float32, which is multiplied one by one."
