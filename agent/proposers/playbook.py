@@ -159,8 +159,8 @@ def _estimate(run: Run, entry: Optimization) -> Estimate | None:
 def _gained_since(run: Run, estimate: Estimate) -> float:
     """What has been gained at least since a look: another optimization may have gained the same.
 
-    Of a SwiGLU on an H200 looks promised 5.2 % by other tile sizes and as much by faster arithmetic;
-    behind the second the first gained 0.5 %.
+    Of a SwiGLU on an H200 looks promised 5.2 % by other tile sizes, and as much by faster
+    arithmetic; behind that other sizes gained 0.5 %.
     """
     return sum(row.at_least for row in run.kept if row.iteration >= estimate.iteration)
 

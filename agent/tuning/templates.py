@@ -14,9 +14,9 @@ tenth of it, and the recipes' smallest tile.
      512 x 4096 x 4096  0.0287 ms  128 x 128 x 64
       64 x 4096 x 4096  0.0173 ms   64 x 64 x 128
 
-Blocks that stay hold their loop over tiles in registers as well: of 17 configs that one of
-4096 x 4096 x 4096 was tried with, in groups of 8, and of 9 for a batch of 8 of 2048 x 2048 x 2048 in
-fp16, these were fastest, and 128 x 128 x 64 spills with an occupancy of 2 (0.65 ms).
+Blocks that stay hold their loop over tiles in registers as well: of 17 configs, in groups of 8, and
+of 9 for a batch in fp16, these were fastest, and 128 x 128 x 64 spills with an occupancy of 2
+(0.65 ms).
 
     4096 x 4096 x 4096      0.187 ms  128 x 128 x 64; 0.207 ms  256 x 128 x 64, num_ctas 2
     8 x 2048 x 2048 x 2048  0.210 ms  128 x 128 x 64; 0.220 ms  256 x 128 x 64, num_ctas 2
