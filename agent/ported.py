@@ -119,6 +119,7 @@ def check(
             name=name or f"{kernel.stem}_cutile.py",
         )  # fmt: skip
         found, failing = Checked(), frozenset[str]()
+        compared: Checked | None = None
         for replace in (False, True) if functions else (True,):
             text = (port.in_place if replace else "") or port.text
             file.write_text(text, encoding="utf-8")
@@ -127,12 +128,13 @@ def check(
                 failing = ran((), replace=False).not_passing
             found = read(
                 run.answers, run.fate, run.log, project.root, port.kernels,
-                replace=replace, failing=failing,
+                in_place=replace, failing=failing,
             )  # fmt: skip
-            if found.calls or found.problems or found.remedy:
+            if found.problems or found.remedy or (found.calls and not found.elsewhere):
                 return found
+            compared = found if found.calls else compared
             failing = run.not_passing
-        return found
+        return compared.together(found) if compared else found
 
 
 @dataclass(frozen=True)
