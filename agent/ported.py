@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from agent.errors import UsageError
 from agent.harness.processes.script import plugin_folder, run_script
-from agent.importers import Tree
+from agent.on_disk import on_disk
 from agent.port_answers import Checked, read
 from agent.porting import Port
 from agent.target import find_target
@@ -52,35 +52,11 @@ def project_of(kernel: Path) -> Project:
     """
     file = kernel.resolve()
     root = next((f for f in file.parents if any((f / mark).exists() for mark in ROOTS)), None)
-    tree = _on_disk(root or file.parent, whole=root is not None)
+    tree = on_disk(root or file.parent, whole=root is not None)
     name = file.relative_to(tree.root).as_posix()
     target = find_target(tree, name, needs_tests=False)
     tests = (tree.root / test.partition("::")[0] for test in target.tests)
     return Project(tree.root, tuple(dict.fromkeys(tests)), target.sys_path(tree.root))
-
-
-def _on_disk(root: Path, *, whole: bool) -> Tree:
-    """The Python files of a folder.
-
-    Args:
-        root: the folder.
-        whole: whether all folders in it belong to it; only `tests` and `test` do otherwise.
-    """
-    files: list[str] = []
-    for folder, folders, names in os.walk(root):
-        place = Path(folder)
-        if "pyvenv.cfg" in names:
-            folders.clear()
-            continue
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
-        if not whole and place == root:
-            folders[:] = [f for f in folders if f in ("tests", "test")]
-        files += [(place / n).relative_to(root).as_posix() for n in names if n.endswith(".py")]
-
-    def read(paths: Iterable[str]) -> Mapping[str, bytes]:
-        return {path: (root / path).read_bytes() for path in paths}
-
-    return Tree(root, sorted(files), read)
 
 
 def check(

@@ -38,7 +38,7 @@ TIERS = """
     rewriting  diagnosis
     tuning
     target
-    chosen_tests
+    chosen_tests  on_disk
     importers  backends
     analysis
     evidence

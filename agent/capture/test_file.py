@@ -41,7 +41,7 @@ class CapturedSource:
     loads_kernel: bool = False
     """Whether what launches has loaded the kernel's file by a name that nobody else finds it by."""
     asks_for_gpu: bool = False
-    """Whether the kernel's file asks tensors for `is_cuda`: none of the CPU's will do."""
+    """Whether the kernel's file, or what it calls, asks tensors for `is_cuda`: see `gpu_guards`."""
     renames_operators: bool = False
     """Whether torch custom ops of the origin have to get names of their own when it is loaded."""
 
