@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.backends import BACKENDS
-from agent.errors import UsageError, WorkerError
+from agent.errors import NoTests, UsageError, WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness import without_fixtures
 from agent.harness.processes.collection import Collection, Item
@@ -162,7 +162,7 @@ def discover(
     ):
         if kind in selection.needs and not found:
             run = _file(tests[0]) if kind == PERF and tests else ""
-            raise UsageError(
+            raise NoTests(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
                 f"{or_captured(checkout.kernel, run, calls_its_own, selection.pass_env)}"
