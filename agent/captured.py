@@ -195,7 +195,7 @@ def capture_tests(
 def _asks_for_gpu(kernel: Path, text: str) -> bool:
     """Whether no tensor of the CPU's will do, for the file or what it calls of its project."""
     folders = import_roots(kernel)
-    root = folders[-1]
+    root = min(folders, key=lambda folder: len(folder.parts))
     is_project = any((root / mark).exists() for mark in PROJECT_MARKS)
     tree = on_disk(root, whole=is_project)
     roots = [folder.relative_to(root).as_posix() for folder in folders]
