@@ -9,7 +9,8 @@ from typing import Any
 
 from agent.capture.arguments import ArgumentWriter, as_safetensors
 from agent.capture.calls import Capture, CapturedCall, walk
-from agent.capture.cases import CapturedEntry, ids, unique
+from agent.capture.case_ids import ids, unique
+from agent.capture.cases import CapturedEntry
 from agent.prompting import render
 
 LEAST_SHARE = 1e-3
