@@ -17,10 +17,13 @@ from typing import Any
 
 from agent.errors import UsageError
 from agent.harness.processes.script import plugin_folder, run_script
+from agent.importers import Tree
 from agent.on_disk import on_disk
 from agent.port_answers import Checked, read
+from agent.port_imports import without_triton
 from agent.porting import Port
-from agent.target import find_target
+from agent.porting import port as translate
+from agent.target import find_target, import_roots
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
 VARIABLES = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -50,13 +53,29 @@ def project_of(kernel: Path) -> Project:
     Raises:
         UsageError: the file does not parse.
     """
-    file = kernel.resolve()
-    root = next((f for f in file.parents if any((f / mark).exists() for mark in ROOTS)), None)
-    tree = on_disk(root or file.parent, whole=root is not None)
-    name = file.relative_to(tree.root).as_posix()
+    tree, name = _tree_of(kernel)
     target = find_target(tree, name, needs_tests=False)
     tests = (tree.root / test.partition("::")[0] for test in target.tests)
     return Project(tree.root, tuple(dict.fromkeys(tests)), target.sys_path(tree.root))
+
+
+def _tree_of(kernel: Path) -> tuple[Tree, str]:
+    """The project of a file on the disk, and the file's path in it."""
+    file = kernel.resolve()
+    root = next((f for f in file.parents if any((f / mark).exists() for mark in ROOTS)), None)
+    tree = on_disk(root or file.parent, whole=root is not None)
+    return tree, file.relative_to(tree.root).as_posix()
+
+
+def translated(kernel: Path, text: str) -> Port:
+    """The port of a file, without Triton for the sake of what it imports of its project.
+
+    Raises:
+        NotPortable: something of it has no translation that is known to mean the same.
+    """
+    made = translate(text, str(kernel))
+    tree, name = _tree_of(kernel)
+    return without_triton(made, text, kernel, tree, import_roots(tree, name))
 
 
 def check(

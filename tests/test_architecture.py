@@ -32,7 +32,7 @@ TIERS = """
     proposers
     store
     memory
-    attempts  past_looks  launched_elsewhere  port_answers
+    attempts  past_looks  launched_elsewhere  port_answers  port_imports
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir  porting
     rewriting  diagnosis
