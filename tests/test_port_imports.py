@@ -48,7 +48,7 @@ TABLE = {}
 
 def _at_least(n):
     \"\"\"Not less than this.\"\"\"
-    return max(n, math.ceil(7.5))
+    return max(n, math.ceil(7.5)) if n > 0 else settings(-n)
 
 
 def settings(n):

@@ -93,21 +93,17 @@ class _Theirs:
         is_constant = isinstance(node, ast.Assign) and _is_constant(node.value)
         if not is_constant and not (isinstance(node, ast.FunctionDef) and not node.decorator_list):
             return False
-        if name not in to.definitions:
-            if not all(self.take(each, to) for each in sorted(_free(node) - {name})):
-                return False
-            to.definitions[name] = ast.get_source_segment(self._text, node) or ast.unparse(node)
-        return True
+        if name in to.definitions:  # or that one is being taken, and calls this
+            return True
+        to.definitions[name] = ast.get_source_segment(self._text, node) or ast.unparse(node)
+        return all(self.take(each, to) for each in sorted(_free(node) - {name}))
 
     def _take_import(self, node: ast.Import | ast.ImportFrom, name: str, to: _Taken) -> bool:
-        modules = (
-            [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else [alias.name for alias in node.names]
-        )
-        if (isinstance(node, ast.ImportFrom) and node.level) or any(
-            map(self._is_of_project, modules)
-        ):
+        if isinstance(node, ast.ImportFrom):
+            modules, is_near = [node.module or ""], node.level > 0
+        else:
+            modules, is_near = [alias.name for alias in node.names], False
+        if is_near or any(map(self._is_of_project, modules)):
             return False
         to.imports[ast.unparse(_only(node, name))] = None
         return True
