@@ -51,7 +51,7 @@ def _shapes(call: CapturedCall) -> str:
 def _differences(calls: Sequence[CapturedCall]) -> list[list[str]]:
     """For each of some calls what tells it apart from the others: nothing of a single one."""
     words: list[list[str]] = [[] for _ in calls]
-    groups = [range(len(calls))] if len(calls) > 1 else []
+    groups: list[Sequence[int]] = [range(len(calls))] if len(calls) > 1 else []
     told = [_told(call) for call in calls] if groups else []
     labels = list(dict.fromkeys(label for each in told for label in each))
     for aspect in _ASPECTS:

@@ -142,7 +142,8 @@ def _is_constant(node: ast.expr) -> bool:
 
 def _free(node: ast.stmt) -> set[str]:
     """The names of a definition that are none of its own, nor Python's."""
-    read, own = set(), set()
+    read: set[str] = set()
+    own: set[str] = set()
     for each in ast.walk(node):
         if isinstance(each, ast.Name):
             (read if isinstance(each.ctx, ast.Load) else own).add(each.id)
