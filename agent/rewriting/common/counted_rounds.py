@@ -95,10 +95,10 @@ def _pairs(
         elif whole.startswith(f"{said}.shape["):  # an array's
             lengths.append(f"{parameter}{whole.removeprefix(said)}")
     for block in kernel.constants:
-        value = launch.arguments.get(block)
-        if value is None or not _is_steady(source, value):
+        given_block = launch.arguments.get(block)
+        if given_block is None or not _is_steady(source, given_block):
             continue
-        if source.code(source.resolve(value)) == part:
+        if source.code(source.resolve(given_block)) == part:
             yield from ((length, block) for length in lengths if length != block)
 
 
