@@ -151,7 +151,14 @@ def capture_tests(
     found = entries(seen)
     is_skipped = end.code == NO_TESTS and bool(seen.tests and seen.tests.all_of_them)
     if not found and failed and end.stopped_s is None and not is_skipped:
+        test, name = seen.tests.no_fixture if seen.tests else ("", "")
         mend = f"mend it, or leave out what fails: {shown}{other_python(command)}"
+        if test:
+            script = shlex.quote(test.partition("::")[0])
+            mend = (
+                f"{test} takes `{name}`, which is no fixture, so that pytest cannot call it: where "
+                f"a script calls it, run that, `python {script}`"
+            )
         raise CommandFailed(f"{failed}, nothing was written: {elsewhere or mend}")
     if not found:
         how = "interrupted" if end.interrupted else "ended"
