@@ -1,5 +1,4 @@
-"""How many tests of a command of pytest's were skipped, and why: they call nothing. So do those
-that pytest cannot call."""
+"""How many tests of a command of pytest's were skipped, and why; which one it cannot call."""
 
 from __future__ import annotations
 
