@@ -21,10 +21,11 @@ from agent.backends.base import Backend
 from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
 from agent.capture.files import CaptureFiles
+from agent.capture.gpu_guards import asks_for_gpu
 from agent.capture.import_place import ImportPlace
 from agent.capture.test_file import CapturedSource, WrittenTests, test_names, write_tests
 from agent.errors import CommandFailed, NothingCaptured
-from agent.harness.compiling.cutile import import_roots
+from agent.harness.compiling.cutile import PROJECT_MARKS, import_roots
 from agent.harness.processes.interpreter import check_triton_of
 from agent.harness.processes.recorded_command import (
     CALLS,
@@ -33,6 +34,7 @@ from agent.harness.processes.recorded_command import (
     run_recorded,
 )
 from agent.importers import module_of
+from agent.on_disk import on_disk
 from agent.redaction import redact
 from agent.rewriting.common.own_operators import computed_names, with_own_operators
 
@@ -149,7 +151,14 @@ def capture_tests(
     found = entries(seen)
     is_skipped = end.code == NO_TESTS and bool(seen.tests and seen.tests.all_of_them)
     if not found and failed and end.stopped_s is None and not is_skipped:
+        test, name = seen.tests.no_fixture if seen.tests else ("", "")
         mend = f"mend it, or leave out what fails: {shown}{other_python(command)}"
+        if test:
+            script = shlex.quote(test.partition("::")[0])
+            mend = (
+                f"{test} takes `{name}`, which is no fixture, so that pytest cannot call it: where "
+                f"a script calls it, run that, `python {script}`"
+            )
         raise CommandFailed(f"{failed}, nothing was written: {elsewhere or mend}")
     if not found:
         how = "interrupted" if end.interrupted else "ended"
@@ -179,7 +188,7 @@ def capture_tests(
         from_test(folder),
         from_test(place.file),
         loads_kernel=loads_kernel,
-        asks_for_gpu=re.search(r"\.is_cuda\b", text) is not None,
+        asks_for_gpu=_asks_for_gpu(kernel.resolve(), text),
         renames_operators=bool(computed),
     )
     end_note = f"{failed} after calls that are kept: see what it said, whether there should be more"
@@ -188,6 +197,16 @@ def capture_tests(
     notes = (*cut, *unwritable(seen), *_notes(seen))
     origin = with_own_operators(text, computed=computed).encode()
     return CapturedTests(files, source, origin, seen, found, notes)
+
+
+def _asks_for_gpu(kernel: Path, text: str) -> bool:
+    """Whether no tensor of the CPU's will do, for the file or what it calls of its project."""
+    folders = import_roots(kernel)
+    root = min(folders, key=lambda folder: len(folder.parts))
+    is_project = any((root / mark).exists() for mark in PROJECT_MARKS)
+    tree = on_disk(root, whole=is_project)
+    roots = [folder.relative_to(root).as_posix() for folder in folders]
+    return asks_for_gpu(tree, roots, kernel.relative_to(root).as_posix(), text)
 
 
 def _package_roots(kernel: Path) -> list[Path]:

@@ -134,6 +134,10 @@ class CapturedCommit:
     """The test file, from the root of the repository."""
     target: Target
     """With these tests."""
+    told: str
+    """What they are: before the run, whose branch goes again where its baseline fails."""
+    told_at_the_end: str
+    """The same, and how they are taken without the rest of the branch."""
     notes: tuple[str, ...]
 
 
@@ -202,9 +206,11 @@ def commit_captured(
     say(trying(captured))
     found = placed(captured, kernel, failing)
     sha, test = committed(found), inside(found.places.test)
-    told = (
-        f"captured: {found.cases} correctness and {found.timed} perf cases, which the branch holds "
-        f"as {shown(test)}; `git cherry-pick {sha[:12]}` takes them alone, whatever the run gains"
+    cases = f"captured: {found.cases} correctness and {found.timed} perf cases"
+    told = f"{cases}, as {shown(test)} in the commit that the branch is to begin with"
+    told_at_the_end = (
+        f"{cases}, which the branch holds as {shown(test)}; `git cherry-pick {sha[:12]}` takes "
+        "them alone, whatever the run gains"
     )
     broken = found.places.left_behind(captured.places)  # no test in these can be collected
     usable = tuple(
@@ -214,4 +220,5 @@ def commit_captured(
     )
     known = any(holds(path, test) for path in usable)
     tests = usable if known else (*usable, test)
-    return CapturedCommit(sha, test, replace(target, tests=tests), (told, *found.all_notes))
+    judged = replace(target, tests=tests)
+    return CapturedCommit(sha, test, judged, told, told_at_the_end, found.all_notes)

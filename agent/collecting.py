@@ -101,7 +101,8 @@ class Collecting:
                 deadline=deadline_in(COLLECT_TIMEOUT_S),
             )
         except UsageError as problem:
-            raise UsageError(f"{problem}{remedy(request.options, str(problem))}") from problem
+            told = f"{problem}{remedy(request.options, str(problem))}"
+            raise type(problem)(told) from problem
         return replace(plan, notes=(*target.notes, *plan.notes))
 
     def preload_again(self) -> None:

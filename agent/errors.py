@@ -88,7 +88,7 @@ class FinalTestsFailed(UsageError):
 
 
 class NoTests(UsageError):
-    """No committed test of a kernel was found, and none was named."""
+    """No committed test of a kernel was found, or none of a kind that is needed."""
 
 
 class NothingCaptured(UsageError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Checked:
         unchecked: why nothing was compared; empty where it was.
         remedy: what to do for tests that cannot be imported, before the check is made again.
         notes: what could not be done.
+        elsewhere: kernels that no call was compared of, and tests launch otherwise: by a method, or
+            in a backward pass.
     """
 
     calls: int = 0
@@ -48,6 +50,30 @@ class Checked:
     notes: tuple[str, ...] = ()
     not_compared: tuple[str, ...] = ()
     not_compiled: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+    def together(self, other: Checked) -> Checked:
+        """With what tests said of the port in the origin's place.
+
+        They judge what they launch by no function; the calls that were compared stay compared.
+        """
+        if other.problems:
+            return other
+        named = ", ".join(self.elsewhere)
+        why = other.unchecked or "with the port in the origin's place the tests do not launch them"
+        judged = {*self.elsewhere} - {*other.not_compared}
+        if other.unchecked or not judged:
+            note = f"not compared: {named}, which no function launches: {why}"
+            return replace(self, notes=(*self.notes, note))
+        passing = "1 test passes" if other.tests == 1 else f"{other.tests} tests pass"
+        note = f"{passing} with the port in the origin's place, which judges {named}, too"
+        return replace(
+            self,
+            notes=(*self.notes, note),
+            compiled={**self.compiled, **other.compiled},  # it launches what the calls do
+            not_compared=tuple(k for k in self.not_compared if k not in judged),
+            not_compiled=tuple(k for k in self.not_compiled if k in other.not_compiled),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -73,7 +99,7 @@ def read(
     root: Path = Path(),
     kernels: Sequence[str] = (),
     *,
-    replace: bool,
+    in_place: bool,
     failing: Collection[str] = (),
 ) -> Checked:
     """What the answers of a run say.
@@ -84,7 +110,7 @@ def read(
         log: what they printed.
         root: of their project.
         kernels: of the port.
-        replace: whether the port stood in the origin's place.
+        in_place: whether the port stood in the origin's place.
         failing: tests that do not pass on the origin itself.
     """
     made = [a for a in answers if a["event"] == "call"]
@@ -105,10 +131,12 @@ def read(
     notes += [f"not compiled: {a['what']}" for a in answers if a["event"] == "missing"]
     notes += _not_compared(made, len(made) - len(calls))
     launched = {name for a in ends for name in a.get("kernels", ())}
-    compared = launched if replace else {k for c in calls for k in c.get("kernels", ())}
+    compared = launched if in_place else {k for c in calls for k in c.get("kernels", ())}
     not_compared = tuple(k for k in kernels if k not in compared)
-    if calls or (replace and launched):
-        notes += _left_out(not_compared, launched)
+    others = {k for a in ends for k in a.get("elsewhere", ())} if calls else set()
+    elsewhere = tuple(k for k in not_compared if k in others)
+    if calls or (in_place and launched):
+        notes += _left_out([k for k in not_compared if k not in elsewhere], launched)
     passed = int(ends[0]["passed"]) if ends else 0
     failed = int(ends[0]["failed"]) if ends else 0
     anyway = bool(failing) and {*failing} >= {t for a in ends for t in a.get("failing", ())}
@@ -122,16 +150,16 @@ def read(
         unchecked = f"the tests cannot be imported: {lost[0]}"
         account = next(a["account"] for a in answers if a["event"] == "uncollected")
         remedy = _remedy(missing_module(account))
-    elif replace and failed and not anyway:
+    elif in_place and failed and not anyway:
         wrong.insert(0, f"{failed} of {failed + passed} tests fail on the port: {_said(log)}")
-    elif replace and failed and not passed:
+    elif in_place and failed and not passed:
         unchecked = f"{failed} of {failed} tests do not pass on the origin either, without a GPU: "
         unchecked += _said(log)
     elif failed:
         notes.append(f"{failed} tests do not pass on the origin, without a GPU")
     if not unchecked:
         notes += [f"left out, as it cannot be imported: {each}" for each in _shortened(lost)]
-    if not unchecked and not wrong and not uncompiled and not calls and not (replace and passed):
+    if not unchecked and not wrong and not uncompiled and not calls and not (in_place and passed):
         unchecked = (
             f"the calls of the tests give nothing that can be compared{_why(made, len(made))}"
             if made
@@ -141,7 +169,8 @@ def read(
     problems = tuple(_shortened([*wrong, *uncompiled]))
     return Checked(
         len(calls), passed, problems, wrongness, compiled, max(gaps, default=None), unchecked,
-        remedy, replace, tuple(notes), not_compared, tuple(k for k in kernels if k not in works),
+        remedy, in_place, tuple(notes), not_compared, tuple(k for k in kernels if k not in works),
+        elsewhere,
     )  # fmt: skip
 
 

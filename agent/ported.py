@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,12 @@ from typing import Any
 from agent.errors import UsageError
 from agent.harness.processes.script import plugin_folder, run_script
 from agent.importers import Tree
+from agent.on_disk import on_disk
 from agent.port_answers import Checked, read
+from agent.port_imports import without_triton
 from agent.porting import Port
-from agent.target import find_target
+from agent.porting import port as translate
+from agent.target import find_target, import_roots
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
 VARIABLES = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -50,37 +53,29 @@ def project_of(kernel: Path) -> Project:
     Raises:
         UsageError: the file does not parse.
     """
-    file = kernel.resolve()
-    root = next((f for f in file.parents if any((f / mark).exists() for mark in ROOTS)), None)
-    tree = _on_disk(root or file.parent, whole=root is not None)
-    name = file.relative_to(tree.root).as_posix()
+    tree, name = _tree_of(kernel)
     target = find_target(tree, name, needs_tests=False)
     tests = (tree.root / test.partition("::")[0] for test in target.tests)
     return Project(tree.root, tuple(dict.fromkeys(tests)), target.sys_path(tree.root))
 
 
-def _on_disk(root: Path, *, whole: bool) -> Tree:
-    """The Python files of a folder.
+def _tree_of(kernel: Path) -> tuple[Tree, str]:
+    """The project of a file on the disk, and the file's path in it."""
+    file = kernel.resolve()
+    root = next((f for f in file.parents if any((f / mark).exists() for mark in ROOTS)), None)
+    tree = on_disk(root or file.parent, whole=root is not None)
+    return tree, file.relative_to(tree.root).as_posix()
 
-    Args:
-        root: the folder.
-        whole: whether all folders in it belong to it; only `tests` and `test` do otherwise.
+
+def translated(kernel: Path, text: str) -> Port:
+    """The port of a file, without Triton for the sake of what it imports of its project.
+
+    Raises:
+        NotPortable: something of it has no translation that is known to mean the same.
     """
-    files: list[str] = []
-    for folder, folders, names in os.walk(root):
-        place = Path(folder)
-        if "pyvenv.cfg" in names:
-            folders.clear()
-            continue
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
-        if not whole and place == root:
-            folders[:] = [f for f in folders if f in ("tests", "test")]
-        files += [(place / n).relative_to(root).as_posix() for n in names if n.endswith(".py")]
-
-    def read(paths: Iterable[str]) -> Mapping[str, bytes]:
-        return {path: (root / path).read_bytes() for path in paths}
-
-    return Tree(root, sorted(files), read)
+    made = translate(text, str(kernel))
+    tree, name = _tree_of(kernel)
+    return without_triton(made, text, kernel, tree, import_roots(tree, name))
 
 
 def check(
@@ -119,6 +114,7 @@ def check(
             name=name or f"{kernel.stem}_cutile.py",
         )  # fmt: skip
         found, failing = Checked(), frozenset[str]()
+        compared: Checked | None = None
         for replace in (False, True) if functions else (True,):
             text = (port.in_place if replace else "") or port.text
             file.write_text(text, encoding="utf-8")
@@ -127,12 +123,13 @@ def check(
                 failing = ran((), replace=False).not_passing
             found = read(
                 run.answers, run.fate, run.log, project.root, port.kernels,
-                replace=replace, failing=failing,
+                in_place=replace, failing=failing,
             )  # fmt: skip
-            if found.calls or found.problems or found.remedy:
+            if found.problems or found.remedy or (found.calls and not found.elsewhere):
                 return found
+            compared = found if found.calls else compared
             failing = run.not_passing
-        return found
+        return compared.together(found) if compared else found
 
 
 @dataclass(frozen=True)

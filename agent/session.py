@@ -189,9 +189,11 @@ def opened(
             needs=needs,
             captured=captured.test if captured else "",
         )
+        told = (captured.told,) if captured else ()
+        at_the_end = (captured.told_at_the_end,) if captured else ()
         notes = (*(captured.notes if captured else ()), *session.plan.notes)
-        plan = replace(session.plan, notes=notes)  # that the summary tells them too
-        yield replace(session, plan=plan, notes=(*found.notes, *notes))
+        plan = replace(session.plan, notes=(*at_the_end, *notes))  # for the summary
+        yield replace(session, plan=plan, notes=(*found.notes, *told, *notes))
 
 
 @contextmanager

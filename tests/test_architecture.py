@@ -32,13 +32,13 @@ TIERS = """
     proposers
     store
     memory
-    attempts  past_looks  launched_elsewhere  port_answers
+    attempts  past_looks  launched_elsewhere  port_answers  port_imports
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir  porting
     rewriting  diagnosis
     tuning
     target
-    chosen_tests
+    chosen_tests  on_disk
     importers  backends
     analysis
     evidence

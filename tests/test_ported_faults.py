@@ -215,6 +215,60 @@ def test_kernels_that_no_test_launches_on_the_port_are_named(tmp_path: Path) -> 
     )
 
 
+WITH_BACKWARD = (
+    KERNEL
+    + """
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return scaled(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        dx = torch.empty_like(dy)
+        back_kernel[(1,)](dy.contiguous(), dx, BLOCK=8)
+        return dx
+"""
+)
+WITH_BACKWARD = WITH_BACKWARD.replace(
+    "def on_accelerator",
+    """\
+@triton.jit
+def back_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o_ptr + i, tl.load(x_ptr + i) * 4.0)
+
+
+def on_accelerator""",
+)
+BACKWARD = """\
+import torch
+from scale import Scaled, scaled
+
+
+def test_scaled():
+    assert scaled(torch.ones(8)).sum() == 16
+
+
+def test_backward():
+    x = torch.ones(8, requires_grad=True)
+    Scaled.apply(x).sum().backward()
+    assert x.grad.sum() == 32
+"""
+
+
+def test_what_no_function_launches_is_judged_in_the_origins_place(tmp_path: Path) -> None:
+    found = checked(tmp_path, BACKWARD, WITH_BACKWARD)
+    assert (found.problems, found.calls, found.not_compared) == ((), 2, ())
+    assert found.notes == (
+        "2 tests pass with the port in the origin's place, which judges back_kernel, too",
+    )
+    wrong = checked(tmp_path, BACKWARD, WITH_BACKWARD, changed=("* 4.0", "* 5.0"))
+    assert wrong.problems[0].startswith("1 of 2 tests fail on the port: ")
+    assert wrong.fault == "the port does not agree with its origin"
+
+
 def test_tests_that_cannot_be_imported_are_told_with_the_reason(tmp_path: Path) -> None:
     found = checked(tmp_path, f"import no_such_module\n{TESTS}")
     why = "test_scale.py:1: ModuleNotFoundError: No module named 'no_such_module'"
@@ -238,9 +292,9 @@ def test_a_file_of_tests_that_cannot_be_imported_keeps_no_others_from_it(tmp_pat
 def test_why_tests_did_not_end_is_told_once() -> None:
     fate = "the process ended with exit code 4: ModuleNotFoundError: No module named 'addict'"
     log = "Traceback:\nModuleNotFoundError: No module named 'addict'\n"
-    found = read([], fate, log, replace=False)
+    found = read([], fate, log, in_place=False)
     assert found.unchecked == f"the tests did not run to their end ({fate})"
-    found = read([], "not done after 1 s: killed", log, replace=False)
+    found = read([], "not done after 1 s: killed", log, in_place=False)
     assert found.unchecked.endswith("killed): ModuleNotFoundError: No module named 'addict'")
 
 

@@ -66,4 +66,15 @@ def described(item: pytest.Item, names: TimingNames) -> Message:
         "name": item.name,
         "fixtures": sorted(getattr(item, "fixturenames", ())),
         "through": names.of(item),
+        "lacking": _lacking(item),
     }
+
+
+def _lacking(item: pytest.Item) -> list[str]:
+    """What a test takes that nothing gives it: a function called `test_...` may be a script's."""
+    info = getattr(item, "_fixtureinfo", None)
+    if info is None:
+        return []
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    given = {"request", *parameters, *info.name2fixturedefs, *getattr(item, "funcargs", {})}
+    return [name for name in info.names_closure if name not in given]

@@ -17,7 +17,7 @@ compile for) and `answers` (the file that answers are appended to, one JSON obje
     {"event": "missing", "what": ...}
     {"event": "uncollected", "test": node id, "account": why it cannot be imported}
     {"event": "end", "passed": ..., "failed": ..., "failing": node ids, "skipped": node ids,
-     "kernels": which were launched}
+     "kernels": which were launched, "elsewhere": the origin's that its functions did not launch}
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ class CallComparison:
         rules, original = ConstraintRules(Compiler.installed()), TileCpu.launch
         launched, watch = self.launched, self._watch
         watch.of_tiles()
+        watch.of_interpreter()
 
         def launch(cpu: Any, grid: Any, kernel: Any, arguments: Any) -> None:
             nodes = kernel._annotated_function.parameter_annotations
@@ -121,6 +122,11 @@ class CallComparison:
 
         patched: Any = TileCpu
         patched.launch = launch
+
+    def launched_elsewhere(self) -> list[str]:
+        """Kernels of the origin that tests launch otherwise: by a method, or in a backward pass."""
+        launched = self._watch.elsewhere
+        return [name for file, name in launched if Path(file).resolve() == self.origin]
 
     def compile_launched(self) -> None:
         """Compile what was launched for every target."""
@@ -356,4 +362,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001
             _running.compile_launched()
         launched = dict.fromkeys(name for name, _ in _running.launched)
         outcomes = {"failing": list(_failing), "skipped": list(_skipped)}
-        _running.tell(event="end", **_ends, **outcomes, kernels=list(launched))
+        elsewhere = _running.launched_elsewhere()
+        _running.tell(event="end", **_ends, **outcomes, kernels=list(launched), elsewhere=elsewhere)

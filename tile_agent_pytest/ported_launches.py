@@ -150,6 +150,8 @@ class KernelWatch:
     def __init__(self) -> None:
         self.done: Done | None = None
         self.kinds: dict[int, Any] = {}
+        self.elsewhere: dict[tuple[str, str], None] = {}
+        """File and name of Triton's kernels that were launched while no side ran."""
 
     @contextmanager
     def watching(self, done: Done) -> Iterator[None]:
@@ -187,6 +189,9 @@ class KernelWatch:
 
         @wraps(original)
         def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.done is None:
+                code = executor.fn.__code__
+                self.elsewhere[code.co_filename, executor.fn.__name__] = None
             with self.launch([*args, *kwargs.values()]):
                 return original(executor, *args, **kwargs)
 

@@ -110,6 +110,8 @@ class SeenTests:
     """Those that skipped themselves before their tests were known."""
     why: str = ""
     """Of the first that was skipped."""
+    no_fixture: tuple[str, str] = ("", "")
+    """The first that takes what is no fixture, and that: pytest cannot call it."""
 
     def with_those_of(self, told: Mapping[str, Any]) -> SeenTests:
         """Together with those of another process."""
@@ -118,6 +120,7 @@ class SeenTests:
             self.skipped + told["skipped"],
             self.files | {*told["files"]},
             self.why or told["why"],
+            self.no_fixture if self.no_fixture[0] else tuple(told["no_fixture"]),
         )
 
     @property

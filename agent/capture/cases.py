@@ -126,24 +126,3 @@ def _features(facts: Iterable[Fact]) -> Iterator[object]:
             yield fact["code"]
         else:
             yield fact["kind"]
-
-
-def ids(calls: Iterable[CapturedCall]) -> list[str]:
-    """A name for each call: the shapes of its first two tensors, and the type of the first."""
-    names: list[str] = []
-    for call in calls:
-        tensors = [f for f in walk(call.facts) if f["kind"] == "tensor" and f["shape"]][:2]
-        shapes = ["x".join(map(str, fact["shape"])) for fact in tensors]
-        name = "-".join([*dict.fromkeys(shapes), *(fact["dtype"] for fact in tensors[:1])])
-        names.append(name or "no-tensor")
-    return unique(names)
-
-
-def unique(names: Iterable[str]) -> list[str]:
-    """The names, the second of its kind with a 2 behind it."""
-    seen: Counter[str] = Counter()
-    found = []
-    for name in names:
-        seen[name] += 1
-        found.append(f"{name}_{seen[name]}" if seen[name] > 1 else name)
-    return found

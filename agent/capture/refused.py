@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from agent.capture.calls import CapturedCall, Fact, walk
-from agent.capture.cases import CapturedEntry, ids, timed_of
+from agent.capture.case_ids import ids
+from agent.capture.cases import CapturedEntry, timed_of
 from agent.capture.test_file import test_names
 
 Case = tuple[str, str]

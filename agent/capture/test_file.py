@@ -9,7 +9,8 @@ from typing import Any
 
 from agent.capture.arguments import ArgumentWriter, as_safetensors
 from agent.capture.calls import Capture, CapturedCall, walk
-from agent.capture.cases import CapturedEntry, ids, unique
+from agent.capture.case_ids import ids, unique
+from agent.capture.cases import CapturedEntry
 from agent.prompting import render
 
 LEAST_SHARE = 1e-3
@@ -41,7 +42,7 @@ class CapturedSource:
     loads_kernel: bool = False
     """Whether what launches has loaded the kernel's file by a name that nobody else finds it by."""
     asks_for_gpu: bool = False
-    """Whether the kernel's file asks tensors for `is_cuda`: none of the CPU's will do."""
+    """Whether the kernel's file, or what it calls, asks tensors for `is_cuda`: see `gpu_guards`."""
     renames_operators: bool = False
     """Whether torch custom ops of the origin have to get names of their own when it is loaded."""
 

@@ -58,8 +58,7 @@ def port(
     output.use_json(as_json)
     from agent.errors import UsageError
     from agent.ported import check as compare
-    from agent.ported import project_of, write_new
-    from agent.porting import port as translate
+    from agent.ported import project_of, translated, write_new
     from agent.preflight import read_file
     from agent.target import parse
 
@@ -75,7 +74,7 @@ def port(
     for named in tests or ():
         if not Path(str(named).partition("::")[0]).exists():
             raise UsageError(f"{named}: no such file; name the tests of {kernel}")
-    made = translate(text, str(kernel))
+    made = translated(kernel, text)
     checked = None
     if check:
         project = project_of(kernel)

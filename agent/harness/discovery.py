@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.backends import BACKENDS
-from agent.errors import UsageError, WorkerError
+from agent.errors import NoTests, UsageError, WorkerError
 from agent.frozen_tests import TestPlan
+from agent.harness import without_fixtures
 from agent.harness.processes.collection import Collection, Item
 from agent.harness.processes.collection_errors import (
     end_of,
@@ -136,13 +137,15 @@ def discover(
         if errors := [error for found in by_k.values() for error in found.errors]:
             said = fault(errors[0][1], checkout.root, errors[0][0])
             raise UsageError(f"the tests cannot be collected again: {said} (see {log})")
-        items_by_k = {k: found.items for k, found in by_k.items()}
+        can_call = without_fixtures.callable_ones
+        items_by_k = {k: can_call(found.items) for k, found in by_k.items()}
     except WorkerError as problem:
         held = read_in_vain(end_of(log), checkout.root, selection.pass_env)
         told = _uncollected(str(problem), selection, checkout, held, end_of(log))
         raise UsageError(told) from problem
     scripts = selection.bench_ids
-    tests = [item for item in everything.items if item.nodeid not in scripts]
+    all_tests = [item for item in everything.items if item.nodeid not in scripts]
+    tests = without_fixtures.callable_ones(all_tests)
     perf = _perf(tests, selection, framework, items_by_k)
     correctness = _correctness(tests, selection, framework, items_by_k, perf)
     if selection.perf_k is None and (scripts or selection.captured):
@@ -150,21 +153,24 @@ def discover(
     perf = (*perf, *scripts)
     if selection.correctness_k is None:
         notes += _unnamed(tests, framework, correctness, perf)
+    notes += without_fixtures.left_out(all_tests)
+    calls_its_own = without_fixtures.script_of(all_tests)
     script = next(iter(selection.scripts), "SCRIPT")
     for kind, found, option in (
         (CORRECTNESS, correctness, "--correctness-k"),
         (PERF, perf, f"--perf-k, --bench {shlex.quote(f'python {script}')}"),
     ):
         if kind in selection.needs and not found:
-            run = _file(everything.items[0]) if kind == PERF else ""
-            raise UsageError(
+            run = _file(tests[0]) if kind == PERF and tests else ""
+            raise NoTests(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
-                f"{or_captured(checkout.kernel, run, pass_env=selection.pass_env)}"
+                f"{or_captured(checkout.kernel, run, calls_its_own, selection.pass_env)}"
                 + (f" ({notes[-1]})" if notes else "")
             )
     notes += _timed_through(everything.items, perf)
-    return replace(plan, correctness=correctness, perf=perf, notes=tuple(notes))
+    files = without_fixtures.files_with_tests(plan.files, all_tests)
+    return replace(plan, files=files, correctness=correctness, perf=perf, notes=tuple(notes))
 
 
 _TOO_LONG = re.compile(r"a message of \d+ bytes")

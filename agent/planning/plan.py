@@ -14,7 +14,7 @@ from agent.analysis.common.subject import Hardware, Subject
 from agent.backends import BACKENDS
 from agent.collecting import Collecting, hardware_of
 from agent.environment import describe
-from agent.errors import UsageError
+from agent.errors import NoTests, UsageError
 from agent.events import Started
 from agent.frozen_tests import TestPlan
 from agent.harness.discovery import KINDS
@@ -34,7 +34,7 @@ from agent.store.experience import Experience
 from agent.store.judgements import Seen
 from agent.store.recall import Recall
 from agent.syntax import Source
-from agent.target import Target
+from agent.target import Target, find_target
 from agent.throwaway import throwaway
 from agent.workspace import SANDBOX, Workspace, state_dir
 
@@ -88,12 +88,14 @@ def make_plan(request: Request) -> Plan:
     The tests are collected, which imports them; nothing of them is run. A worktree of the commit
     is made outside the repository, and removed.
 
+    Without tests it says what applies to the source.
+
     Raises:
         UsageError: a run would be refused for what the user can mend; the message is the run's.
     """
     build.check(request.options)
     found = preflight(request.kernel)
-    target, _, missing = target_on(found, request)
+    target, missing = _target(found, request)
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
     with ExitStack() as stack:
@@ -104,11 +106,24 @@ def make_plan(request: Request) -> Plan:
         workspace.check_free(branch)
         logs = state_dir() / "logs" / f"plan-{new_run_id(found.repository, Path(found.kernel))}"
         collecting = Collecting(stack, request, target, found.repository.root, logs)
-        refusal = BACKENDS[target.backend].refusal(collecting.environment) or ""
-        refusal = f"{refusal}; and {missing}" if missing else refusal
-        tests, notes = _tests(collecting, request, target, workspace, found.head_sha, refusal)
+        lacks = BACKENDS[target.backend].refusal(collecting.environment) or ""
+        refusal = "; and ".join(filter(None, [lacks, missing]))
+        try:
+            tests, notes = _tests(collecting, request, target, workspace, found.head_sha, refusal)
+        except NoTests as problem:
+            tests, notes, refusal = None, (), str(problem)
         notes = (*([going_on] if going_on else []), *found.notes, *notes)
-        return _planned(request, found, target, branch, collecting, tests, refusal, notes)
+        hardware = Hardware() if lacks else hardware_of(collecting.environment)
+        return _planned(request, found, target, branch, collecting, hardware, tests, refusal, notes)
+
+
+def _target(found: Preflight, request: Request) -> tuple[Target, str]:
+    """What is worked on, and which tests are missing."""
+    try:
+        target, _, missing = target_on(found, request)
+    except NoTests as problem:
+        target, missing = find_target(found.tree, found.kernel, needs_tests=False), str(problem)
+    return target, missing
 
 
 def _tests(
@@ -140,6 +155,7 @@ def _planned(
     target: Target,
     branch: str,
     collecting: Collecting,
+    hardware: Hardware,
     tests: TestPlan | None,
     refusal: str,
     notes: tuple[str, ...],
@@ -153,7 +169,6 @@ def _planned(
     source = Source(text, target.kernel, timed)
     classification = backend.classify(source)
     environment, kernel_class = collecting.environment, classification.kernel_class
-    hardware = Hardware() if refusal else hardware_of(environment)
     meaning = backend.latency_meaning(environment)
     started = Started(
         run_id="",

@@ -47,7 +47,8 @@ def _kernels(plan: Plan) -> list[str]:
 def _tests(plan: Plan) -> list[str]:
     tests = plan.tests
     if tests is None:
-        return ["tests      not collected"]
+        lacks = "what launches give the kernels, which of them takes most time, what a run costs"
+        return ["tests      not collected", f"unknown    without them: {lacks}"]
     files = ", ".join((*tests.files, *tests.benches))
     return [f"tests      {len(tests.correctness)} correctness, {len(tests.perf)} perf from {files}"]
 

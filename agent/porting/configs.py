@@ -1,62 +1,36 @@
 """The first of the configs that `@triton.autotune` is given, where it can be read off the source.
 
-Lists may be written out, joined by `+`, made by comprehensions over what the file spells out, or
-returned by a function of the file that takes no arguments.
+Lists may be written out, joined by `+`, made by comprehensions over what the file spells out,
+filtered, or returned by a function of the file, also for arguments that can be read.
+
+A condition may ask what no text tells, as which GPU there is. What it surely takes is taken then:
+the first config that is in the list on every machine.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import product
-from typing import Any
+from typing import TypeVar
 
 import libcst as cst
-from libcst.metadata.scope_provider import ImportAssignment
 
-from agent.syntax import Source, descendants
+from agent.porting.config_values import ConfigValues, Meant, UnreadConfig
+from agent.syntax import descendants
+
+Element = TypeVar("Element")
 
 REORDERED = ("clear", "insert", "pop", "remove", "reverse", "sort")
 """Methods of a list after which its first element is another."""
+FILTERS = ("filter", "builtins.filter")
 LISTS = ("list", "tuple", "builtins.list", "builtins.tuple")
-BINARY: Mapping[type[cst.CSTNode], Callable[[Any, Any], Any]] = {
-    cst.Add: operator.add, cst.Subtract: operator.sub, cst.Multiply: operator.mul,
-    cst.FloorDivide: operator.floordiv, cst.Divide: operator.truediv, cst.Modulo: operator.mod,
-    cst.LeftShift: operator.lshift, cst.RightShift: operator.rshift,
-}  # fmt: skip
-COMPARED: Mapping[type[cst.CSTNode], Callable[[Any, Any], Any]] = {
-    cst.LessThan: operator.lt, cst.LessThanEqual: operator.le, cst.Equal: operator.eq,
-    cst.GreaterThan: operator.gt, cst.GreaterThanEqual: operator.ge, cst.NotEqual: operator.ne,
-}  # fmt: skip
-LARGEST = 2**63
-"""A number beyond is none of a config."""
 MOST_LOOKED_AT = 10_000
 """Elements that a condition refuses, before one that it takes."""
 
 
-class UnreadConfig(Exception):
-    """A list's first element cannot be read off the source; the message says of what and why."""
-
-
-@dataclass(frozen=True)
-class Meant:
-    """An expression with what the names of the comprehensions around it stand for."""
-
-    node: cst.BaseExpression
-    names: Mapping[str, Meant] = field(default_factory=dict)
-
-    def of(self, node: cst.BaseExpression) -> Meant:
-        """Another expression at the same place."""
-        return Meant(node, self.names)
-
-
-class ConfigReader:
+class ConfigReader(ConfigValues):
     """Reads lists of configs of one file."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._inside: set[cst.CSTNode] = set()  # names and functions that are being read
 
     def first(self, node: cst.BaseExpression) -> Meant:
         """The first element of a list.
@@ -64,20 +38,13 @@ class ConfigReader:
         Raises:
             UnreadConfig: it cannot be read.
         """
-        found = next(self._elements(Meant(node)), None)
+        found = next(self.elements(Meant(node)), None)
         if found is None:
-            raise UnreadConfig(f"`{self._code(node)}` is empty")
+            raise UnreadConfig(f"`{self.code(node)}` is empty")
         found = self.behind(found)
         if isinstance(found.node, cst.Name):
-            raise self._unread(found.node, self._why_unknown(found.node))
+            raise self.unread(found.node, self.why_unknown(found.node))
         return found
-
-    def behind(self, meant: Meant) -> Meant:
-        """What a name stands for, or any other expression itself."""
-        while isinstance(meant.node, cst.Name) and meant.node.value in meant.names:
-            meant = meant.names[meant.node.value]
-        resolved = self._source.resolve(meant.node)
-        return meant if resolved is meant.node else Meant(resolved)
 
     def written(self, meant: Meant) -> cst.BaseExpression:
         """An expression as it can stand elsewhere: without the names of comprehensions.
@@ -85,67 +52,63 @@ class ConfigReader:
         Raises:
             UnreadConfig: what it computes of them cannot be read.
         """
-        names = (each.value for each in descendants(meant.node, cst.Name))
-        if meant.names.keys().isdisjoint(names):
+        bound = meant.names.keys() | meant.given.keys()
+        names = descendants(meant.node, cst.Name)
+        if not any(each.value in bound or self._is_local(each) for each in names):
             return meant.node
         value = self.value(meant)
         if isinstance(value, float) and abs(value) == float("inf"):
-            raise self._unread(meant.node, "is not finite")
+            raise self.unread(meant.node, "is not finite")
         return cst.parse_expression(repr(value))
+
+    def _is_local(self, name: cst.Name) -> bool:
+        """Whether a name is one of a function's."""
+        assigned = self._source.assignments(name)
+        return bool(assigned) and all(self._source.enclosing(each.node) for each in assigned)
 
     # --- elements --------------------------------------------------------------------------------
 
-    def _elements(self, meant: Meant) -> Iterator[Meant]:
+    def elements(self, meant: Meant) -> Iterator[Meant]:
         """The elements of a list, a tuple or what else is iterated over."""
         node = meant.node
         match node:
-            case cst.Name() if node.value in meant.names:
-                yield from self._elements(meant.names[node.value])
             case cst.Name():
-                yield from self._elements_of_name(node)
+                bound = self.bound_to(meant)
+                yield from self.elements(bound) if bound else self._elements_of_name(meant, node)
             case cst.List() | cst.Tuple():
                 for element in node.elements:
                     if isinstance(element, cst.StarredElement):
-                        yield from self._elements(meant.of(element.value))
+                        yield from self.elements(meant.of(element.value))
                     else:
                         yield meant.of(element.value)
             case cst.BinaryOperation(operator=cst.Add()):
-                yield from self._elements(meant.of(node.left))
-                yield from self._elements(meant.of(node.right))
+                yield from self.elements(meant.of(node.left))
+                yield from self.elements(meant.of(node.right))
             case cst.ListComp() | cst.GeneratorExp():
-                for names in self._rounds(node.for_in, meant):
-                    yield Meant(node.elt, names)
+                for round_ in self._rounds(node.for_in, meant):
+                    yield round_.of(node.elt)
             case cst.Call():
                 yield from self._elements_of_call(meant, node)
             case _:
-                raise self._unread(node, "is no list that the file spells out")
+                raise self.unread(node, "is no list that the file spells out")
 
-    def _elements_of_name(self, node: cst.Name) -> Iterator[Meant]:
+    def _elements_of_name(self, meant: Meant, node: cst.Name) -> Iterator[Meant]:
         for call in self._source.calls:
             match call.func:
                 case cst.Attribute(value=cst.Name(value=name), attr=cst.Name(value=method)):
                     if name == node.value and method in REORDERED:
-                        raise self._unread(node, f"is changed by `.{method}()`")
-        behind = self._source.resolve(node)
-        if behind is node:
-            raise self._unread(node, self._why_unknown(node))
+                        raise self.unread(node, f"is changed by `.{method}()`")
+        behind = self.resolved(meant)
+        if behind is None:
+            raise self.unread(node, self.why_unknown(node))
         is_empty = True
-        for element in self._elements(Meant(behind)):
+        for element in self.elements(behind):
             yield element
             is_empty = False
         if is_empty:
-            yield from self._appended(node)
+            yield from self._appended(node, behind)
 
-    def _why_unknown(self, node: cst.Name) -> str:
-        """What keeps a name from standing for one expression."""
-        assigned = self._source.assignments(node)
-        if any(isinstance(each, ImportAssignment) for each in assigned):
-            return "is of another file"
-        if len(assigned) > 1:
-            return f"is assigned {len(assigned)} times"
-        return "is nothing that the file spells out"
-
-    def _appended(self, node: cst.Name) -> Iterator[Meant]:
+    def _appended(self, node: cst.Name, empty: Meant) -> Iterator[Meant]:
         """What the statements below an empty list append to it, in a function."""
         around = list(self._source.ancestors(self._source.assignments(node)[0].node))
         place = next(n for n, a in enumerate(around) if isinstance(a, cst.SimpleStatementLine))
@@ -153,11 +116,9 @@ class ConfigReader:
         if isinstance(block, cst.IndentedBlock):
             below = block.body[block.body.index(around[place]) + 1 :]
             for statement in below:
-                yield from self._appends(statement, node.value, {})
+                yield from self._appends(statement, node.value, empty)
 
-    def _appends(
-        self, statement: cst.CSTNode, name: str, names: Mapping[str, Meant]
-    ) -> Iterator[Meant]:
+    def _appends(self, statement: cst.CSTNode, name: str, place: Meant) -> Iterator[Meant]:
         """What one statement appends, in loops and below conditions too."""
         mentions = any(each.value == name for each in descendants(statement, cst.Name))
         leaves = any(
@@ -179,16 +140,16 @@ class ConfigReader:
                     )
                 ]
             ) if owner == name:
-                yield Meant(appended, names)
+                yield place.of(appended)
             case cst.For(orelse=None) if mentions and not leaves:
-                for element in self._elements(Meant(statement.iter, names)):
-                    inner = {**names, **self._bound(statement.target, element)}
+                for element in self.elements(place.of(statement.iter)):
+                    inner = place.within(place.node, self._bound(statement.target, element))
                     for each in statement.body.body:
                         yield from self._appends(each, name, inner)
             case cst.If(orelse=None) if mentions and not leaves:
-                if self.value(Meant(statement.test, names)):
+                if self.is_true(place.of(statement.test)):
                     for each in statement.body.body:
-                        yield from self._appends(each, name, names)
+                        yield from self._appends(each, name, place)
             case _ if mentions or leaves:
                 line = self._source.line(statement)
                 raise UnreadConfig(f"`{name}` is filled in a way that is not read, in line {line}")
@@ -198,137 +159,75 @@ class ConfigReader:
         given = [each.value for each in node.args if each.keyword is None and not each.star]
         plain = len(given) == len(node.args)
         if plain and named in LISTS and len(given) == 1:
-            yield from self._elements(meant.of(given[0]))
+            yield from self.elements(meant.of(given[0]))
         elif plain and named in ("range", "builtins.range") and 1 <= len(given) <= 3:
             ends = [self.value(meant.of(each)) for each in given]
             if not all(isinstance(end, int) for end in ends) or not all(ends[2:]):
-                raise self._unread(node, "is no range")
+                raise self.unread(node, "is no range")
             yield from (Meant(cst.parse_expression(repr(each))) for each in range(*ends))
         elif plain and named == "itertools.product" and given:
-            lists = ([self.value(e) for e in self._elements(meant.of(each))] for each in given)
+            lists = ([self.value(e) for e in self.elements(meant.of(each))] for each in given)
             yield from (Meant(cst.parse_expression(repr(each))) for each in product(*lists))
+        elif plain and named in FILTERS and len(given) == 2:
+            elements = self.elements(meant.of(given[1]))
+            takes = partial(self._takes, meant.of(given[0]))
+            yield from self._surely((partial(takes, each), each) for each in elements)
         else:
-            yield from self._elements_of_function(node)
+            yield from self.elements(self.returned(meant, node))
 
-    def _elements_of_function(self, node: cst.Call) -> Iterator[Meant]:
-        function = self._source.function_of(node.func)
-        if function is None:
-            raise self._unread(node, "calls what is not in the file")
-        if node.args:
-            raise self._unread(node, "is given arguments")
-        returns = [
-            each
-            for each in descendants(function.node.body, cst.Return)
-            if self._source.enclosing(each) is function
-        ]
-        value = returns[0].value if len(returns) == 1 else None
-        if value is None or function.node.decorators or function.node.asynchronous:
-            raise self._unread(node, "has not one `return` that gives the list")
-        if function.node in self._inside:
-            raise self._unread(node, "calls itself")
-        self._inside.add(function.node)
-        yield from self._elements(Meant(value))
-        self._inside.discard(function.node)
+    def _takes(self, condition: Meant, element: Meant) -> bool:
+        """Whether a function lets an element through."""
+        node = condition.node
+        if isinstance(node, cst.Lambda) and len(node.params.params) == 1:
+            bound = {node.params.params[0].name.value: element}
+            return self.is_true(condition.within(node.body, bound))
+        call = cst.Call(node, [cst.Arg(cst.Name("element"))])
+        place = Meant(call, {"element": element}, {}, condition.depth)
+        return self.is_true(self.returned(place, call))
 
-    def _rounds(self, loop: cst.CompFor, meant: Meant) -> Iterator[Mapping[str, Meant]]:
-        """What the names of a comprehension stand for, round by round."""
-        passed_over = 0
-        for element in self._elements(meant.of(loop.iter)):
-            names = {**meant.names, **self._bound(loop.target, element)}
-            if not all(self.value(Meant(each.test, names)) for each in loop.ifs):
-                passed_over += 1
-                if passed_over > MOST_LOOKED_AT:
-                    raise self._unread(loop.iter, "is too long")
-            elif loop.inner_for_in is not None:
-                yield from self._rounds(loop.inner_for_in, Meant(loop.iter, names))
+    def _surely(self, each: Iterable[tuple[Callable[[], bool], Element]]) -> Iterator[Element]:
+        """What its condition takes; what nobody can tell that of is passed over.
+
+        Raises:
+            UnreadConfig: it is all of them.
+        """
+        unread: UnreadConfig | None = None
+        taken = passed_over = 0
+        for condition, element in each:
+            try:
+                is_taken = condition()
+            except UnreadConfig as problem:
+                unread, is_taken = unread or problem, False
+            if is_taken:
+                yield element
+                taken += 1
+            elif (passed_over := passed_over + 1) > MOST_LOOKED_AT:
+                raise UnreadConfig("a list of configs is too long")
+        if unread is not None and not taken:
+            raise unread
+
+    def _rounds(self, loop: cst.CompFor, meant: Meant) -> Iterator[Meant]:
+        """The place inside of a comprehension, round by round."""
+
+        def is_taken(inner: Meant) -> bool:
+            return all(self.is_true(inner.of(each.test)) for each in loop.ifs)
+
+        elements = self.elements(meant.of(loop.iter))
+        places = (meant.within(loop.iter, self._bound(loop.target, each)) for each in elements)
+        for inner in self._surely((partial(is_taken, place), place) for place in places):
+            if loop.inner_for_in is not None:
+                yield from self._rounds(loop.inner_for_in, inner)
             else:
-                yield names
+                yield inner
 
     def _bound(self, target: cst.BaseExpression, element: Meant) -> dict[str, Meant]:
         if isinstance(target, cst.Name):
             return {target.value: element}
         if isinstance(target, cst.Tuple | cst.List):
-            items = list(self._elements(element))
+            items = list(self.elements(element))
             if len(items) == len(target.elements):
                 pairs = zip(target.elements, items, strict=True)
                 return {
                     k: v for part, item in pairs for k, v in self._bound(part.value, item).items()
                 }
-        raise self._unread(target, "is bound to something else than names")
-
-    # --- values ----------------------------------------------------------------------------------
-
-    def value(self, meant: Meant) -> Any:
-        """What an expression computes: a number, a string, a truth value, or a tuple of them.
-
-        Raises:
-            UnreadConfig: it cannot be read.
-        """
-        node = meant.node
-        try:
-            found = self._value(meant, node)
-        except (ArithmeticError, TypeError, ValueError) as problem:
-            raise self._unread(node, f"fails ({problem})") from None
-        if isinstance(found, int) and abs(found) >= LARGEST:
-            raise self._unread(node, "is too large")
-        return found
-
-    def _value(self, meant: Meant, node: cst.BaseExpression) -> Any:
-        match node:
-            case cst.Integer() | cst.Float() | cst.SimpleString():
-                return node.evaluated_value
-            case cst.Name(value="True" | "False" | "None"):
-                return {"True": True, "False": False}.get(node.value)
-            case cst.Name() if node.value in meant.names:
-                return self.value(meant.names[node.value])
-            case cst.Name():
-                behind = self._source.resolve(node)
-                if behind is not node:
-                    return self.value(Meant(behind))
-                raise self._unread(node, self._why_unknown(node))
-            case cst.Tuple() | cst.List():
-                return tuple(self.value(each) for each in self._elements(meant))
-            case cst.UnaryOperation(operator=cst.Minus()):
-                return -self.value(meant.of(node.expression))
-            case cst.UnaryOperation(operator=cst.Not()):
-                return not self.value(meant.of(node.expression))
-            case cst.BinaryOperation(operator=cst.Power()):
-                base, power = self.value(meant.of(node.left)), self.value(meant.of(node.right))
-                if not isinstance(power, int) or not 0 <= power < 64:
-                    raise self._unread(node, "is no small power")
-                return base**power
-            case cst.BinaryOperation() if type(node.operator) in BINARY:
-                sides = self.value(meant.of(node.left)), self.value(meant.of(node.right))
-                if not all(isinstance(side, int | float) for side in sides):
-                    raise self._unread(node, "computes with something else than numbers")
-                if isinstance(node.operator, cst.LeftShift) and sides[1] >= 64:
-                    raise self._unread(node, "is too large")
-                return BINARY[type(node.operator)](*sides)
-            case cst.BooleanOperation():
-                left = self.value(meant.of(node.left))
-                is_and = isinstance(node.operator, cst.And)
-                return self.value(meant.of(node.right)) if bool(left) is is_and else left
-            case cst.Comparison() if all(type(c.operator) in COMPARED for c in node.comparisons):
-                return self._compared(meant, node.left, node.comparisons)
-            case cst.IfExp():
-                test = self.value(meant.of(node.test))
-                return self.value(meant.of(node.body if test else node.orelse))
-        raise self._unread(node, "is not a value that the file spells out")
-
-    def _compared(
-        self, meant: Meant, first: cst.BaseExpression, others: Sequence[cst.ComparisonTarget]
-    ) -> bool:
-        left = self.value(meant.of(first))
-        for each in others:
-            right = self.value(meant.of(each.comparator))
-            if not COMPARED[type(each.operator)](left, right):
-                return False
-            left = right
-        return True
-
-    def _unread(self, node: cst.CSTNode, why: str) -> UnreadConfig:
-        return UnreadConfig(f"`{self._code(node)}` {why}")
-
-    def _code(self, node: cst.CSTNode) -> str:
-        code = self._source.code(node)
-        return code if len(code) <= 60 else f"{code[:57]}..."
+        raise self.unread(target, "is bound to something else than names")

@@ -15,6 +15,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.operations import for_kernels
 from agent.porting.assignments import Edit
 from agent.porting.comments import dropped, with_comments
+from agent.porting.config_values import CONFIG
 from agent.porting.context import Context
 from agent.porting.functions import Functions, Translated
 from agent.porting.guarded_imports import imports_triton, is_triton, unguarded
@@ -24,7 +25,7 @@ from agent.porting.leftovers import idle_configs, idle_imports, idle_options
 from agent.porting.operators import with_names_of_its_own
 from agent.porting.prelude import HELPERS, needed
 from agent.porting.refusal import NotPortable, refusal
-from agent.porting.tuning import CONFIG, JIT, Tuning, is_tuner, tuning_of
+from agent.porting.tuning import JIT, Tuning, is_tuner, tuning_of
 from agent.porting.validity import must_parse
 from agent.syntax import Function, Source, descendants
 

@@ -36,9 +36,11 @@ from agent.porting.values import (
     number,
     token,
 )
-from agent.syntax import Function
+from agent.syntax import Function, descendants
 
 ROUNDS = 12
+POINTERS = (f"{TL}pointer_type", f"{TL}core.pointer_type", "torch.Tensor")
+"""Annotations of pointers: what is used as one needs none."""
 SCALARS = {f"{TL}int32": "", f"{TL}float32": "", f"{TL}tensor": "", "int": "", "float": "",
            f"{TL}int64": "ScalarInt64"}  # fmt: skip
 """Annotations of scalars -> what the port says instead."""
@@ -106,6 +108,10 @@ class Functions:
         for parameter in function.parameters:
             name = parameter.name.value
             written = self._annotation(parameter)
+            if self._says_pointer(parameter):
+                written = None
+                read = (each.value for each in descendants(function.node.body, cst.Name))
+                addresses |= {name} & {*read}
             if name in addresses:
                 values[name] = Pointer(name)
                 annotations[name] = f"{self.context.tile}.IndexedWithInt64"
@@ -118,6 +124,16 @@ class Functions:
                 said = SCALARS.get(written or "int", "")
                 annotations[name] = f"{self.context.tile}.{said}" if said else ""
         return self._read(function, values, annotations, ())
+
+    def _says_pointer(self, parameter: cst.Param) -> bool:
+        """Whether a parameter is annotated as one, though the kernel may not touch it."""
+        if parameter.annotation is None:
+            return False
+        written = parameter.annotation.annotation
+        if isinstance(written, cst.SimpleString):
+            return str(written.evaluated_value).startswith("*")
+        named = written.func if isinstance(written, cst.Call) else written
+        return self.context.source.name(named) in POINTERS
 
     def _annotation(self, parameter: cst.Param) -> str | None:
         if parameter.annotation is None:

@@ -125,6 +125,14 @@ def idle_configs(
     for tuner in tuners:
         for each in _read_names(tuner):
             makes(each.value, ())
+    # What only chooses among them goes with them: `keep` of `filter(keep, configs)`.
+    left = [*tuners, *made.values()]
+    while left:
+        names = {each.value for each in _read_names(left.pop())} - made.keys()
+        for name in names & defined.keys():
+            if isinstance(defined[name], cst.FunctionDef):
+                made[name] = defined[name]
+                left.append(defined[name])
     strings = {s.evaluated_value for s in descendants(source.module, cst.SimpleString)}
     while True:
         inside = {n for node in (*tuners, *made.values()) for n in _read_names(node)}

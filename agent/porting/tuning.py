@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.triton.configs import constants_of
-from agent.porting.configs import ConfigReader, UnreadConfig
+from agent.porting.config_values import CONFIG, UnreadConfig
+from agent.porting.configs import ConfigReader
 from agent.porting.context import Context
 from agent.syntax import Function, Source, argument
 
 JIT = "triton.jit"
 AUTOTUNE, HEURISTICS = "triton.autotune", "triton.heuristics"
-CONFIG = "triton.Config"
 WITHOUT_TUNER = "write one config into the launches"
 
 
@@ -89,7 +89,7 @@ def _first_config(context: Context, call: cst.Call) -> dict[str, cst.BaseExpress
         if any(each.star for each in config.args):
             raise UnreadConfig(f"`{source.code(config)}` has arguments with `*`")
         hook = argument(config, 5, "pre_hook")
-        if hook is not None and source.code(hook) != "None":
+        if hook is not None and source.code(reader.behind(first.of(hook)).node) != "None":
             raise context.refuse(
                 call, "a config with a `pre_hook`", "do what it does at the launch"
             )

@@ -221,12 +221,12 @@ def test_a_script_becomes_tests_of_every_way_to_call_the_file(repo: Path) -> Non
     assert done.code == 0, done.err
     assert {name: sorted(found) for name, found in cases(repo).items()} == {
         "SCALE_IN_PLACE": ["100-float32", "64-float32"],
-        "SCALE_INTO": ["30-float32", "30-float32_2"],
+        "SCALE_INTO": ["30-float32-factor=-1.0", "30-float32-factor=3.0"],
         "SCALE_APPLY_AND_BACKWARD": ["2x3-float32", "8x32-float32"],
         "SCALE_APPLY": ["2x6-float32", "4-float32"],
         "SCALE_TWICE_APPLY": ["5-float32"],
         "SCALER_AND_BACKWARD": ["3x16-float32"],
-        "SCALE_COPY": ["7-float32", "7-float32_2"],
+        "SCALE_COPY": ["7-float32", "7-float32-x=grad"],
         "GATHER": ["64x40-30-float32"],
         "TABLE_ROWS": ["9x5-3-float32"],
         "NOISY": ["20-float32"],

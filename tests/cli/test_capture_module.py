@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.project import Outcome, tile_agent
-from tests.support.repo import isolate, make_repo
+from tests.support.repo import isolate, make_repo, write
 
 KERNEL = "shop/ops/double.py"
 DOUBLE = '''\
@@ -81,3 +81,17 @@ def test_it_ends_as_it_would_alone(repo: Path) -> None:
     )  # fmt: skip
     said = [line for line in alone.stderr.splitlines() if "runpy" not in line]
     assert "\n".join(said) in done.err
+
+
+def test_a_guard_for_a_gpu_in_another_module_is_met(repo: Path) -> None:
+    guard = "def checked(x):\n    assert x.is_cuda\n    return x\n"
+    text = DOUBLE.replace(
+        "from . import FACTOR", "from shop.checks import checked\n\n\nFACTOR = 2.0"
+    )
+    text = text.replace("torch.randn(40)", 'torch.randn(40, device="cuda")')
+    text = text.replace("y = torch.empty_like(x)", "y = torch.empty_like(checked(x))")
+    write(repo, {"shop/checks.py": guard, KERNEL: text})
+    done = capture(repo, "--all")
+    assert done.code == 0, done.err
+    assert done.json["notes"] == []
+    assert 'DEVICE = "cuda"\n' in (repo / done.json["files"][0]).read_text()

@@ -70,3 +70,21 @@ def test_that_all_tests_are_skipped_is_told(
     assert done.json["error"].startswith(told)
     assert "\n" not in done.json["error"]
     assert not [*repo.glob("*captured*")]
+
+
+def test_functions_of_a_script_are_not_pytests_to_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    script = "import kernel\n\ndef test_speed(rows, columns):\n    pass\n"
+    repo = make_repo(tmp_path, {"kernel.py": KERNEL, "bench/test_k.py": script})
+    command = [warm_interpreter(), "-m", "pytest", "-q", "bench/test_k.py"]
+    done = tile_agent(
+        repo, "capture", "--kernel", "kernel.py", "--json", "--", *command, env=dict(os.environ)
+    )
+    assert done.code == 3, done.err
+    assert done.json["error"] == (
+        "the command failed (exit code 1), nothing was written: bench/test_k.py::test_speed takes "
+        "`rows`, which is no fixture, so that pytest cannot call it: where a script calls it, run "
+        "that, `python bench/test_k.py`"
+    )

@@ -8,8 +8,8 @@ import pytest
 
 from agent.planning.entries import passed_over
 from agent.runs import usual_branch
-from tests.support.project import COUNTED, tile_agent
-from tests.support.repo import git, isolate, make_repo, snapshot, write
+from tests.support.project import COUNTED, KERNEL, TEST, tile_agent
+from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -165,3 +165,28 @@ def test_a_plan_says_at_once_that_gpu_and_tests_are_missing(
     wrong = tile_agent(repo, "plan", "--kernel", "softmax.py", "--tests", "nope.py")
     assert wrong.code == 2
     assert "NVIDIA GPU" in wrong.err and "nope.py is not in the repository" in wrong.err
+
+
+@pytest.mark.parametrize("with_tests", [False, True])
+def test_without_perf_tests_it_says_what_applies_to_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_tests: bool
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    right = TEST.partition("def test_perf")[0]
+    files = {"double.py": KERNEL} | ({"test_double.py": right} if with_tests else {})
+    repo = make_repo(tmp_path, files)
+    before = snapshot(repo)
+    told = tile_agent(repo, "plan", "--kernel", "double.py")
+    assert told.code == 3, told.err
+    lines = told.out.splitlines()
+    missing = "no perf tests among" if with_tests else "no committed test imports double.py"
+    assert lines[0].startswith(f"refused    no run can begin here: {missing}")
+    assert any(line.startswith("[ 1] try    ") for line in lines)
+    assert any(line.startswith("on a GPU   besides") for line in lines)
+    assert (
+        "unknown    without them: what launches give the kernels, which of them takes most time, "
+        "what a run costs"
+    ) in lines
+    assert changed(before, snapshot(repo)) == set()
+    refused = tile_agent(repo, "run", "--kernel", "double.py")
+    assert (refused.code, missing in refused.err) == (2, True)

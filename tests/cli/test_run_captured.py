@@ -146,6 +146,47 @@ def test_own_tests_that_cannot_be_collected_give_way(tmp_path: Path) -> None:
     )
 
 
+SCRIPT = """\
+import torch
+from double import double
+
+
+def test_correct(n, dtype):
+    assert double(torch.ones(n, dtype=dtype)).sum() == 2 * n
+
+
+def test_speed(n):
+    double(torch.ones(n))
+
+
+if __name__ == "__main__":
+    test_correct(1000, torch.float32)
+    test_speed(1000)
+"""
+
+
+def test_functions_of_a_script_that_pytest_cannot_call_judge_nothing(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, BARE | {"test_double.py": SCRIPT})
+    end = run(repo, "{python} test_double.py", "--time-budget-s", "1", "--branch", "faster")
+    assert end.code == ExitCode.STOPPED, end.err
+    assert "tests      1 correctness, 1 perf from test_double_captured.py" in end.err
+    (note,) = (note for note in end.json["notes"] if "left out" in note)
+    assert note == (
+        "test_double.py::test_correct and 1 more are left out: pytest knows no fixture `n`, `dtype`"
+    )
+
+
+def test_a_baseline_that_fails_names_no_commit_that_goes_with_it(tmp_path: Path) -> None:
+    wrong = "import double\n\ndef test_wrong():\n    assert not double\n"
+    repo = make_repo(tmp_path, BARE | {"test_double.py": wrong})
+    before = snapshot(repo)
+    end = run(repo, USING, "--branch", "faster")
+    assert (end.code, "test_double.py::test_wrong" in end.err) == (ExitCode.USAGE, True), end.err
+    assert "captured: 1 correctness and 1 perf cases, as test_double_captured.py in the" in end.err
+    assert "cherry-pick" not in end.err + end.out
+    assert changed(before, snapshot(repo)) <= {"sandbox", "git info/exclude"}
+
+
 PREPARED = """
 
 settings = []

@@ -127,6 +127,45 @@ def test_a_timed_test_is_no_correctness_test_too(project: Project, server: ForkS
     assert names(plan.perf) == ["test_speed_cutile"]
 
 
+OF_A_SCRIPT = """
+    import kernel, pytest
+
+    @pytest.fixture
+    def depends(missing): pass
+
+    def test_of_a_script(rows, columns): pass
+    def test_indirectly(depends): pass
+    def test_perf_of_a_script(n): pass
+    @pytest.mark.parametrize("n", [1])
+    def test_right(n, request, tmp_path): pass
+    def test_perf_right(tile_bench): pass
+"""
+
+
+def test_what_pytest_cannot_call_is_left_out(project: Project, server: ForkServer) -> None:
+    plan = plan_of(project, server, OF_A_SCRIPT)
+    assert names(plan.correctness) == ["test_right[1]"]
+    assert names(plan.perf) == ["test_perf_right"]
+    assert plan.notes == (
+        "test_kernel.py::test_of_a_script and 2 more are left out: "
+        "pytest knows no fixture `rows`, `columns`",
+    )
+
+
+def test_a_file_of_a_script_alone_is_no_test(project: Project, server: ForkServer) -> None:
+    project.write("test_bench.py", "import kernel\n\ndef test_speed(n): pass\n")
+    plan = plan_of(project, server, PLAIN, files=("test_kernel.py", "test_bench.py"))
+    assert plan.files == ("test_kernel.py",)
+    with pytest.raises(UsageError) as caught:
+        plan_of(project, server, "", files=("test_bench.py",))
+    assert str(caught.value) == (
+        "no correctness tests among the 1 collected from test_bench.py: choose them with "
+        "--correctness-k or --tests, or have some made of the calls of `python test_bench.py`: "
+        "tile-agent capture --kernel kernel.py -- python test_bench.py (test_bench.py::test_speed "
+        "is left out: pytest knows no fixture `n`)"
+    )
+
+
 def test_expressions_of_the_user(project: Project, server: ForkServer) -> None:
     plan = plan_of(project, server, PLAIN, correctness_k="also", perf_k="timed or perf")
     assert names(plan.correctness) == ["test_also_right"]

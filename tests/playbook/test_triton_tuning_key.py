@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.playbook.triton.tuning_key import TuningKey
 from tests.playbook.test_triton_tuners import KEY, asked, refusal, text
 
 
@@ -44,3 +45,22 @@ def test_a_number_that_chance_is_compared_with_is_no_size() -> None:
     source = source.replace("(x, y, m, n)", "(x, y, p, m, n)").replace("run(x)", "run(x, p)")
     source = source.replace("2 * x, ", "tl.where(tl.rand(3, cols) > p, x, 0), ")
     assert "p_bucket" not in KEY.apply(asked(source), {})
+
+
+ONE = 'triton.Config({"ROWS": 1, "COLS": 1024}, num_warps=4)'
+MADE = f"def made():\n    return [{ONE}]\n\n\n@triton.autotune("
+
+
+@pytest.mark.parametrize(
+    ("configs", "above"),
+    [
+        (f"[{ONE}]", "@triton.autotune("),
+        ("ONE", f"ONE = [{ONE}]\n\n\n@triton.autotune("),
+        ("made()", MADE),
+    ],
+)
+def test_one_config_is_taken_whatever_the_key_is(configs: str, above: str) -> None:
+    before = TuningKey.before
+    begin, end = before.index("configs=[") + len("configs="), before.index(",\n    key=")
+    source = f"{before[:begin]}{configs}{before[end:]}".replace("@triton.autotune(", above)
+    assert "the tuner of cap_kernel has one config" in refusal("tuning-key", source)

@@ -58,8 +58,8 @@ def test_what_is_told_of_an_old_gpu_is_no_fault_of_the_port() -> None:
         {"event": "end", "passed": 1, "failed": 0},
         {"event": "call", "function": "f", "problem": None, "relative": 0.0},
     ]
-    found = read(answers, "", "", replace=False)
+    found = read(answers, "", "", in_place=False)
     assert found.problems == ()
     assert found.notes == ("k does not compile for sm_80: no fp8",)
-    worse = read([answers[0], *answers[2:]], "", "", replace=False)
+    worse = read([answers[0], *answers[2:]], "", "", in_place=False)
     assert worse.problems == ("k does not compile for sm_80: no fp8",)

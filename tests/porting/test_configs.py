@@ -45,6 +45,36 @@ def listed_here():
                 found.append(triton.Config({"BD": b}, num_warps=w, num_stages=s))
     return found
 """
+GIVEN = """\
+def made_for(size, pre_hook=None, *, warps=(4, 8)):
+    doubled = 2 * size
+    if size > 128:
+        return [triton.Config({'BD': 1})]
+    elif pre_hook is None:
+        return [
+            triton.Config({'BD': doubled}, num_warps=w, pre_hook=pre_hook) for w in warps
+        ]
+    return []
+"""
+FILLED = """\
+def filled(sizes, large):
+    found = []
+    for b in sizes:
+        if b >= large:
+            found.append(triton.Config({"BD": b}))
+    return found
+"""
+KEPT = """\
+def is_cuda():
+    return triton.runtime.driver.active.get_current_target().backend == "cuda"
+
+def keep(conf):
+    BD = conf.kwargs["BD"]
+    warps = conf.num_warps
+    return not (is_cuda() and BD * warps < 128 and conf.num_stages == 3)
+
+CONFIGS = [triton.Config({"BD": b}, num_warps=w) for b in (8, 16, 32) for w in (2, 4)]
+"""
 
 
 @pytest.mark.parametrize(
@@ -72,6 +102,18 @@ def listed_here():
         ('# one\nONE = [\n    # best\n    triton.Config({"BD": 4}),\n]', "[*ONE]", "4"),
         (APPENDED, "listed_here()", "16"),
         ("TABLE = {'BD': 4}\nONE: list = [triton.Config(TABLE)]", "ONE", "4"),
+        (FUNCTION, "configs(True)", "32"),
+        (GIVEN, "made_for(64)", "128"),
+        (GIVEN, "made_for(size=2**4, pre_hook=None)", "32"),
+        (GIVEN, "made_for(256)", "1"),
+        (FILLED, "filled([16, 64, 128], large=32)", "64"),
+        (KEPT, "list(filter(keep, CONFIGS))", "32"),
+        (KEPT, "[c for c in CONFIGS if keep(c)]", "32"),
+        (
+            'LIST = [triton.Config({"BD": b}, w) for b in (8, 16) for w in (2, 4)]',
+            'list(filter(lambda c: c.kwargs["BD"] > 8 and c.num_warps > 2, LIST))',
+            "16",
+        ),
     ],
 )
 def test_the_first_is_taken(made: str, configs: str, first: str) -> None:
@@ -80,7 +122,7 @@ def test_the_first_is_taken(made: str, configs: str, first: str) -> None:
     assert "Config" not in text
     assert ("import itertools" in text) is ("itertools" not in configs + made)
     assert "# best" not in text
-    assert "def configs" not in text
+    assert "def configs" not in text and "def keep" not in text and "def is_cuda" not in text
 
 
 @pytest.mark.parametrize(
@@ -88,7 +130,18 @@ def test_the_first_is_taken(made: str, configs: str, first: str) -> None:
     [
         ("", "listed()", "`listed()` calls what is not in the file"),
         ("", "listed", "`listed` is of another file"),
-        (FUNCTION, "configs(True)", "`configs(True)` is given arguments"),
+        (FUNCTION, "configs(True, 2)", "`configs(True, 2)` is given arguments that are not told"),
+        (FUNCTION, "configs(*SIZES)", "is given arguments that are not told apart"),
+        (GIVEN, "made_for()", "`made_for()` does not give `size`"),
+        (GIVEN, "made_for(listed)", "`listed` is of another file"),
+        (GIVEN, "made_for(8, pre_hook=listed)", "`listed` is of another file"),
+        ("def again(n):\n    return again(n)", "again(1)", "`again(n)` calls itself"),
+        (KEPT.replace("< 128", "< 999"), "list(filter(keep, CONFIGS))", "`triton.runtime.driver."),
+        (
+            "def changed(n):\n    n = n + 1\n    return [triton.Config({'BD': n})]",
+            "changed(1)",
+            "`n` is assigned 2 times",
+        ),
         ("ONE = []", "ONE", "`ONE` is empty"),
         (APPENDED.replace("found.append", "listed(found).append"), "listed_here()", "filled"),
         (

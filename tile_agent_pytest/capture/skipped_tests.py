@@ -1,4 +1,4 @@
-"""How many tests of a command of pytest's were skipped, and why: they call nothing."""
+"""How many tests of a command of pytest's were skipped, and why; which one it cannot call."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class SkippedTests:
         self._files: dict[str, None] = {}
         """What skips itself while it is collected: each of its tests would be."""
         self._why = ""
+        self._no_fixture: tuple[str, str] = ("", "")
+        """The first test that takes what is no fixture, and that; a script's own function."""
 
     def watch(self, reports: types.ModuleType) -> None:
         """Look at each report that is made of a test, or of a file."""
@@ -36,6 +38,7 @@ class SkippedTests:
         def from_item_and_call(owner: Any, item: Any, call: Any) -> Any:
             report = of_test(owner, item, call)
             self._add(report, getattr(report, "when", ""))
+            self._look_at(report, getattr(call, "excinfo", None))
             return report
 
         @functools.wraps(of_file)
@@ -59,7 +62,13 @@ class SkippedTests:
         elif when == "call" or (when == "setup" and report.outcome == "failed"):
             self._ran += 1
 
+    def _look_at(self, report: Any, raised: Any) -> None:
+        error = getattr(raised, "value", None)
+        if type(error).__name__ == "FixtureLookupError" and not self._no_fixture[0]:
+            self._no_fixture = (str(report.nodeid), str(getattr(error, "argname", "")))
+
     def _end(self) -> None:
-        told = {"ran": self._ran, "skipped": self._skipped, "why": self._why}
+        told: dict[str, Any] = {"ran": self._ran, "skipped": self._skipped, "why": self._why}
+        told["no_fixture"] = [*self._no_fixture]
         if self._ran or self._skipped or self._files:
             self._tell({"tests": {**told, "files": [*self._files]}})

@@ -65,7 +65,7 @@ def shown_of_tuned(source: Source, shown: Mapping[str, int]) -> Iterator[str]:
         above = source.decorator(kernel.function, "triton.autotune")
         tuner = above.decorator if above is not None else next(_others(source, kernel), None)
         if tuner is not None:
-            count = _count(source, source.resolve(tuner))
+            count = config_count(source, source.resolve(tuner))
             among = f"{count} configs" if count else "the configs"
             line = source.line(tuner)
             some = shown[kernel.name]
@@ -83,7 +83,7 @@ def left_to_tuners(source: Source) -> dict[str, frozenset[str]]:
     }
 
 
-def _count(source: Source, tuner: cst.BaseExpression) -> int:
+def config_count(source: Source, tuner: cst.BaseExpression) -> int:
     """How many configs a tuner lists; 0 where that is not to be seen."""
     given = _configs(source, tuner) if isinstance(tuner, cst.Call) else None
     listed = source.resolve(given) if given is not None else None
@@ -237,7 +237,7 @@ def check_may_try(source: Source, kernel: Kernel) -> None:
     to be apart or a second run to change nothing, or has a hook reset them.
     """
     for tuner in _tuners(source, kernel):
-        if _count(source, tuner) == 1:
+        if config_count(source, tuner) == 1:
             check_restored(source, kernel, tuner, possibly=True)
 
 

@@ -24,6 +24,8 @@ from agent.harness.processes.script import ScriptEnd, run_script
 from agent.syntax import Source
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
+PROJECT_MARKS = (".git", "pyproject.toml", "setup.py")
+"""What lies in the root of a project."""
 """Ampere, Hopper and Blackwell."""
 CAVEAT = "compiled, not run: `pytest --tile-cpu` runs the tests on the CPU"
 _TARGET = re.compile(r"sm_[0-9]{2,3}")
@@ -236,9 +238,9 @@ def import_roots(file: Path) -> tuple[Path, ...]:
         return folder
 
     folder = above(file.parent)
-    marks = (".git", "pyproject.toml", "setup.py")
     project = next(
-        (p for p in (folder, *folder.parents) if any((p / mark).exists() for mark in marks)), folder
+        (p for p in (folder, *folder.parents) if any((p / m).exists() for m in PROJECT_MARKS)),
+        folder,
     )
     inner = (p for p in folder.parents if p.is_relative_to(project) and p != project)
     packages = [above(p) for p in inner if (p / "__init__.py").exists()]

@@ -18,6 +18,8 @@ class Item:
     fixtures: tuple[str, ...]
     through: tuple[str, ...] = ()
     """What times, of the names in its code."""
+    lacking: tuple[str, ...] = ()
+    """What it takes that is no fixture: pytest cannot call it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ def read_collection(message: Message) -> Collection:
                 str(item["name"]),
                 tuple(map(str, item["fixtures"])),
                 tuple(map(str, item["through"])),
+                tuple(map(str, item["lacking"])),
             )
             for item in message["items"]
         ),

@@ -23,6 +23,7 @@ from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.module_names import reached_as
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.blocks import launches
@@ -37,6 +38,7 @@ from agent.analysis.cutile.row_passes import (
 )
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F32, TileTrial
+from agent.rewriting.common.counted_rounds import or_counted
 from agent.rewriting.cutile.hints import hint_setting
 from agent.rewriting.cutile.insertion import free_name
 from agent.syntax import Source, argument, descendants, edited
@@ -116,12 +118,18 @@ def l2_kernel_whole(x, y, TILE: ct.Constant[int]):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The kernel's own hint, and others for the copy: a whole row needs more registers."""
-        _passes(subject.source)
+        or_counted(subject, CUTILE, _language, lambda each: _passes(each.source))
         return [{"occupancy": value} for value in (0, *OCCUPANCIES)]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Write a copy of every kernel that qualifies, and launch it for rows that it holds."""
-        source, occupancy = subject.source, int(params["occupancy"])
+        occupancy = int(params["occupancy"])
+        return str(
+            or_counted(subject, CUTILE, _language, lambda each: self._rewritten(each, occupancy))
+        )
+
+    def _rewritten(self, subject: Subject, occupancy: int) -> str:
+        source = subject.source
         edits: dict[cst.CSTNode, Any] = {}
         for passes in _passes(source):
             function = passes.kernel.function.node
@@ -131,6 +139,10 @@ def l2_kernel_whole(x, y, TILE: ct.Constant[int]):
             for launch in passes.kernel.launches:
                 edits |= _guarded(source, passes, launch, name, tile)
         return source.rewrite(edits)
+
+
+def _language(source: Source, kernel: Kernel) -> str | None:
+    return reached_as(source, "cuda.tile", kernel.function.node)
 
 
 def _preceded(source: Source, function: cst.FunctionDef, copy: str) -> Any:

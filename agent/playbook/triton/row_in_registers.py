@@ -14,6 +14,7 @@ Source: Liger and Unsloth hold rows up to 65536 whole. Compiled with Triton 3.9 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,6 +36,7 @@ from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.common.counted_rounds import or_counted
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import (
     Edit,
@@ -129,19 +131,31 @@ def l2_normalize(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that qualifies, and its launches."""
+        elements = int(params["elements_per_warp"])
+        return str(
+            or_counted(subject, TRITON, _language, lambda each: self._rewritten(each, elements))
+        )
+
+    def _rewritten(self, subject: Subject, elements: int) -> str:
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
         reasons: list[str] = []
         for kernel in TRITON.chosen(source):
             try:
                 passes = _passes(source, kernel)
-                edits |= _held(source, passes, int(params["elements_per_warp"]))
+                edits |= _held(source, passes, elements)
             except NotApplicable as reason:
                 reasons.append(str(reason))
                 continue
         if not edits:
             raise all_refuse(reasons, "no Triton kernel is launched here")
         return source.rewrite(edits)
+
+
+def _language(source: Source, kernel: Kernel) -> str | None:
+    with suppress(NotApplicable):
+        return language(source, kernel)
+    return None
 
 
 @dataclass(frozen=True)

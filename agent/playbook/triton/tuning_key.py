@@ -30,7 +30,7 @@ from agent.analysis.triton.arguments import names_in, size_parameters
 from agent.analysis.triton.dialect import ROUNDING
 from agent.analysis.triton.fixed_order import check_order_may_change
 from agent.analysis.triton.multiprocessors import grid_follows_gpu
-from agent.analysis.triton.tuners import check_restored, key_of, tuner_of
+from agent.analysis.triton.tuners import check_restored, config_count, key_of, tuner_of
 from agent.launches import ObservedLaunch, power_of_two
 from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import P, TritonTrial
@@ -113,6 +113,8 @@ def cap_kernel(
         """Put what the key leaves out into it."""
         source = subject.source
         tuner = tuner_of(source, kernel)
+        if config_count(source, tuner) == 1:
+            raise NotApplicable(f"the tuner of {kernel.name} has one config, whatever its key is")
         check_restored(source, kernel, tuner)
         key = key_of(source, tuner)[1]
         sizes = [LaunchSize(n, n) for n in size_parameters(source, kernel) if n not in key]
