@@ -171,6 +171,23 @@ def test_gathered_rows_that_a_number_measures(text: str, columns: int, tmp_path:
     torch.testing.assert_close(result_of(new, "run", given, tmp_path), expected)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("n = torch.empty_like(x), x.shape[1]", "n = torch.empty_like(x), x.shape[1] // 2", "x"),
+        ("torch.empty_like(x)", "x.new_empty((2, x.shape[1] + 7))", "y"),
+        ("(0, N, T)", "(0, x.shape[0], T)", "x"),
+        ("(row, cols)", "(cols, row)", "x"),
+        ("= off + ct", "= off + 1 + ct", "`cols`, and not through a row from its start"),
+        ("= off + ct", "= 2 * off + ct", "`cols`, and not through a row from its start"),
+    ],
+)
+def test_arrays_that_go_on_behind_the_row_are_left_alone(old: str, new: str, why: str) -> None:
+    """One tile for the whole row reaches further behind it than the last of several did."""
+    reason = refusal(ENTRY, GATHERS.replace(old, new))
+    assert (f"of `{why}`, which need not end with the row" if why in "xy" else why) in reason
+
+
 def test_hints_of_other_gpus_stay() -> None:
     by_target = "@tile.kernel(occupancy=tile.ByTarget(sm_90=8, sm_100=16))"
     text = THREE_PASSES.replace("@tile.kernel(occupancy=8)", by_target)

@@ -10,12 +10,14 @@ from typing import TypeVar
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
-from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.growth import padding_that_counts
 from agent.analysis.common.needed_sizes import needed_size
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.shared_elements import element_for_a_block
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.extents import Sizes
 from agent.syntax import Edits, Source, argument, assigned, descendants, edited
 
 RANGE = "builtins.range"
@@ -74,6 +76,93 @@ def row_passes(source: Source, kernel: Kernel) -> RowPasses:
         line = source.line(load)
         raise NotApplicable(f"line {line} loads one element for a tile, so {tile} cannot grow")
     return RowPasses(kernel, tile, length, loops, _loaded_again(source, kernel, loops))
+
+
+def check_ends(source: Source, passes: RowPasses, launch: Launch) -> None:
+    """Hold what is passed over, and what is stored, to end where the loops do.
+
+    The last of several tiles ends soon behind the row, one that holds all of it may reach further:
+    into what else an array has there.
+
+    Raises:
+        NotApplicable: an array may go on behind the row.
+    """
+    kernel, row = passes.kernel, passes.length
+    sizes, given = Sizes(source, kernel, launch), launch.arguments
+    length = given.get(row.parameter)
+    if length is None:
+        raise NotApplicable(
+            f"the launch at line {source.line(launch.node)} hides `{row.parameter}`"
+        )
+    whole = sizes.size(length) if row.axis is None else sizes.extent(length, row.axis)
+    for loop in passes.loops:
+        again = [call for _, call, text in loads_in(source, loop) if text in passes.again]
+        for call in (*again, *CUTILE.find(source, loop.body, CUTILE.stores)):
+            array, place = _along_row(source, loop, call, passes.tile)
+            there = given.get(array)
+            if there is None or sizes.extent(there, place) != whole:
+                raise NotApplicable(
+                    f"line {source.line(call)} of {kernel.name} goes along axis {place} of "
+                    f"`{array}`, which need not end with the row"
+                )
+
+
+def _along_row(source: Source, loop: cst.For, call: cst.Call, tile: str) -> tuple[str, int]:
+    """The array of an access, and along which of its axes it goes with the loop."""
+    array, index = argument(call, 0, "array"), argument(call, 1, "index")
+    index = index if index is not None else argument(call, 1, "indices")
+    listed = value_of(source, index) if index is not None else None
+    elements = listed.elements if isinstance(listed, cst.Tuple) else ()
+    along = [n for n, e in enumerate(elements) if _goes_along(source, loop, e.value)]
+    line = source.line(call)
+    if not isinstance(array, cst.Name) or len(along) != 1:
+        raise NotApplicable(f"line {line} does not go along one axis of a parameter")
+    (place,) = along
+    if not _is_plain(source, loop, elements[place].value, tile):
+        code = source.code(elements[place].value)
+        raise NotApplicable(
+            f"line {line} goes along `{code}`, and not through a row from its start"
+        )
+    return array.value, place
+
+
+def _goes_along(source: Source, loop: cst.For, expression: cst.BaseExpression) -> bool:
+    """Whether an index is computed from a loop's counter."""
+    counter = cst.ensure_type(loop.target, cst.Name).value
+    pending, seen = [expression], set[cst.CSTNode]()
+    for node in pending:
+        for name in descendants(node, cst.Name):
+            if name.value == counter:
+                return True
+            behind = value_of(source, name)
+            if behind is not name and behind not in seen:
+                seen.add(behind)
+                pending.append(behind)
+    return False
+
+
+def _is_plain(source: Source, loop: cst.For, index: cst.BaseExpression, tile: str) -> bool:
+    """Whether an index is the counter, or the elements of its tile and nothing besides."""
+    counter = cst.ensure_type(loop.target, cst.Name).value
+
+    def counts(node: cst.BaseExpression) -> bool:
+        match node:
+            case cst.Name():
+                return node.value == counter
+            case cst.BinaryOperation(operator=cst.Multiply(), left=left, right=right):
+                return {source.code(left), source.code(right)} == {counter, tile}
+        return False
+
+    match value_of(source, index):
+        case cst.BinaryOperation(operator=cst.Add(), left=left, right=right):
+            sides = [value_of(source, left), value_of(source, right)]
+            iotas = [s for s in sides if isinstance(s, cst.Call)]
+            named = [source.name(call.func) in CUTILE.iotas for call in iotas]
+            others = [s for s in sides if s not in iotas]
+            sized = [source.code(call.args[0].value) == tile for call in iotas if call.args]
+            return named == sized == [True] and len(others) == 1 and counts(others[0])
+        case behind:
+            return counts(behind) and isinstance(behind, cst.Name)
 
 
 def steps_of(loop: cst.For) -> cst.BaseExpression:

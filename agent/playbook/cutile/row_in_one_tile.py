@@ -31,6 +31,7 @@ from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.row_passes import (
     RowPasses,
     at_zero,
+    check_ends,
     in_place_of,
     loads_in,
     row_passes,
@@ -166,6 +167,7 @@ def _of(source: Source, kernel: Kernel) -> RowPasses:
     passes = row_passes(source, kernel)
     for launch in launches(source, kernel):
         _check_launch(source, launch, passes)
+        check_ends(source, passes, launch)
     return passes
 
 
