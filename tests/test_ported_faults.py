@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from agent.port_answers import Checked, read
 from agent.ported import Project, check
 from agent.porting import port
 from tests.support.repo import write
+from tests.support.warm_python import warm_interpreter
 
 pytest.importorskip("triton", reason="triton is not installed")
 pytest.importorskip("cuda.tile", reason="cuda.tile is not installed")
@@ -68,7 +68,7 @@ def checked(
     project = Project(folder, tuple(folder / name for name in names), (folder,))
     return check(
         made, folder / "scale.py", project, made.functions,
-        python=sys.executable, timeout_s=300, targets=targets, name="new.py",
+        python=warm_interpreter(), timeout_s=300, targets=targets, name="new.py",
     )  # fmt: skip
 
 

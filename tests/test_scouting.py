@@ -46,6 +46,7 @@ from tests.support.scripted import (
     ScriptedLineUps,
     ScriptedRun,
 )
+from tests.support.warm_python import warm_interpreter
 from tests.support.workers import eventually
 
 
@@ -496,7 +497,8 @@ def test_variants_of_the_playbook_are_looked_at_in_real_workers(
     repo = make_repo(tmp_path, {"layer_norm.py": NORM, "test_layer_norm.py": TEST})
     monkeypatch.chdir(repo)
     before = snapshot(repo)
-    request = Request(repo / "layer_norm.py", options=Options(max_iterations=1, keep_going=True))
+    options = Options(max_iterations=1, keep_going=True)
+    request = Request(repo / "layer_norm.py", options=options, python=warm_interpreter())
     with opened(request, lambda _: None) as session:
         run, journal, _ = begin(session)
         effects = replace(session.effects(), scouts=True).table()

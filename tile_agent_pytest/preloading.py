@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tile_agent_pytest import kept_metadata, since_fork
+from tile_agent_pytest import kept_metadata, plugin_fixtures, since_fork
 from tile_agent_pytest.process_tree import children, die_with_parent, kill_tree
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
@@ -76,8 +76,10 @@ def preload() -> tuple[list[str], dict[str, str]]:
             imported.append(name)
         except Exception as problem:
             missing[name] = f"{type(problem).__name__}: {problem}"
-    _import((*EXTRAS, *_plugins_of_pytest()))
+    plugins = (*EXTRAS, *_plugins_of_pytest())
+    _import(plugins)
     _name_saved_runs()
+    plugin_fixtures.ask_no_more(plugins)
     kept_metadata.keep()
     kept_metadata.keep_digest_of_triton()
     return imported, missing

@@ -68,7 +68,8 @@ class Moved:
         found = configs.prepare(
             self.source, classify(self.source), check(self.source), free=self.free
         )
-        lines = {kernel.name: kernel.function.line for kernel in entry_kernels(self.origin)}
+        line = self.origin.line
+        lines = {k.name: line(k.function.node) for k in entry_kernels(self.origin)}
         changes = tuple(f"line {lines[name]}: {name} {text}" for name, text in found.changed)
         return replace(found, changes=changes)
 

@@ -276,7 +276,7 @@ def _memory(source: Source, outline: Outline) -> Iterator[Use]:
         for name in ("functools.cache", "functools.lru_cache"):
             if source.decorator(function, name) is not None:
                 what = f"`{function.name}` remembers results by the identity of its tensors"
-                yield Use((function.name, "cache"), function.line, what)
+                yield Use((function.name, "cache"), source.line(function.node), what)
 
 
 def _fallbacks(source: Source, outline: Outline) -> Iterator[Use]:

@@ -48,8 +48,7 @@ class Function:
 
     node: cst.FunctionDef
     name: str
-    """Dotted as Python's `__qualname__`: 'softmax', 'Softmax.forward'."""
-    line: int
+    """Dotted as Python's `__qualname__`, without its `<locals>`: 'softmax', 'Softmax.forward'."""
 
     @property
     def parameters(self) -> tuple[cst.Param, ...]:
@@ -137,7 +136,7 @@ class Source:
     def functions(self) -> tuple[Function, ...]:
         """All functions, nested ones and methods included, in the order of the file."""
         return tuple(
-            Function(node, self._function_name(node), self.line(node))
+            Function(node, self._function_name(node))
             for node in descendants(self.module, cst.FunctionDef)
         )
 
@@ -316,7 +315,9 @@ class Source:
         return next(s for s in self._scopes.values() if isinstance(s, GlobalScope))
 
     def _function_name(self, node: cst.FunctionDef) -> str:
-        return next(iter(self._qualified_names(node))).name.replace(".<locals>", "")
+        """By what is around it: scopes, which take as long as all the rest, are not needed."""
+        around = (a for a in self.ancestors(node) if isinstance(a, cst.FunctionDef | cst.ClassDef))
+        return ".".join(reversed([each.name.value for each in (node, *around)]))
 
     @cached_property
     def _handed_on(self) -> Mapping[str, str]:

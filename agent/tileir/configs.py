@@ -146,7 +146,7 @@ def prepare(
     edits[source.module] = _with_functions(source, [kernel for kernel, _ in changed])
     return PreparedConfigs(
         source.rewrite(edits),
-        tuple(f"line {k.function.line}: {k.name} {text}" for k, text in changed),
+        tuple(f"line {source.line(k.function.node)}: {k.name} {text}" for k, text in changed),
         refusals,
         tuple((kernel.name, text) for kernel, text in changed),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from benchmarks.memory import compared, table, twice
 from tests.support.project import COUNTED
 from tests.support.repo import isolate, make_repo, write
 from tests.support.scripted import KERNEL, ScriptedRun, Step, kernel
+from tests.support.warm_python import warm_interpreter
 
 ENDLESS = Options(patience=100, keep_going=True)
 STEPS = (
@@ -54,6 +56,7 @@ def test_what_failed_and_was_tried_again_is_counted(
 @pytest.mark.full
 def test_a_kernel_is_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(sys, "executable", warm_interpreter())
     write(tmp_path / "double", COUNTED)
     (tmp_path / "out").mkdir()
     options = ["--only", "block-size", "--keep-going"]

@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.warm_python import warm_interpreter
+
 PACKAGES = (
     *("liger-kernel==0.8.5", "fla-core==0.6.0", "conch-triton-kernels==1.3", "flag-gems==5.0.2"),
     *("einops==0.8.2", "SQLAlchemy==2.1.9", "PyYAML==6.0.3"),
@@ -70,7 +72,7 @@ def called(
         "GEMS_VENDOR": "nvidia",  # else FlagGems asks the machine, which has no GPU
     }
     names = [f"{kernel}/{label}" for kernel, label in wanted]
-    command = [sys.executable, "-m", "tests.benchmarks.triton_experts", mode, *names]
+    command = [warm_interpreter(), "-m", "tests.benchmarks.triton_experts", mode, *names]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=home)
     assert done.returncode == 0, done.stderr
     answer: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])

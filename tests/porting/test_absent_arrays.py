@@ -1,12 +1,12 @@
 """Arrays that may be None: a kernel does not touch them then, and cuTile takes no None."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from agent.ported import Project, check
 from agent.porting import port
+from tests.support.warm_python import warm_interpreter
 
 TRITON = """\
 import torch
@@ -78,7 +78,7 @@ def test_none_is_not_passed_for_an_array(made: str, passed: str, tmp_path: Path)
         kernel,
         Project(tmp_path, (tests,), (tmp_path,)),
         new.functions,
-        python=sys.executable,
+        python=warm_interpreter(),
         timeout_s=300,
         targets=(),
     )

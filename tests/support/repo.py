@@ -99,10 +99,11 @@ def snapshot(repo: Path) -> dict[str, Any]:
                 found[key] = (info.st_mode, info.st_mtime_ns, str(path.readlink()))
             else:
                 found[key] = (info.st_mode, info.st_mtime_ns, path.read_bytes())
-    for name in ("HEAD", "index", "config", "info/exclude", "ORIG_HEAD", "logs/HEAD"):
-        path = repo / git(repo, "rev-parse", "--git-path", name)
+    names = ("HEAD", "index", "config", "info/exclude", "ORIG_HEAD", "logs/HEAD", "hooks")
+    asked = (word for name in names for word in ("--git-path", name))
+    *files, hooks = (repo / path for path in git(repo, "rev-parse", *asked).splitlines())
+    for name, path in zip(names, files, strict=False):
         found[f"git {name}"] = path.read_bytes() if path.exists() else None
-    hooks = repo / git(repo, "rev-parse", "--git-path", "hooks")
     found["git hooks"] = {p.name: (p.stat().st_mode, p.read_bytes()) for p in hooks.glob("*")}
     for line in git(repo, "for-each-ref", "--format=%(refname) %(objectname)").splitlines():
         ref, sha = line.split(" ")

@@ -85,6 +85,17 @@ def test_a_method_of_what_a_call_returns_has_no_name() -> None:
     assert [source.name(call.func) for call in source.calls] == [None, "triton.language.program_id"]
 
 
+def test_a_function_is_named_by_what_is_around_it() -> None:
+    found = source("""\
+        try:
+            from fast import f
+        except ImportError:
+            def f(): ...
+        f()
+    """)
+    assert [function.name for function in found.functions] == ["f"]
+
+
 def test_functions_have_their_qualified_names_and_lines() -> None:
     found = source("""\
         import functools
@@ -96,7 +107,7 @@ def test_functions_have_their_qualified_names_and_lines() -> None:
         class Softmax:
             def forward(self): ...
     """)
-    assert [(f.name, f.line) for f in found.functions] == [
+    assert [(f.name, found.line(f.node)) for f in found.functions] == [
         ("f", 4),
         ("f.inner", 5),
         ("Softmax.forward", 8),

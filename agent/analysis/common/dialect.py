@@ -280,7 +280,7 @@ class Dialect(ABC):
         return tuple(
             KernelFunction(
                 name=kernel.name,
-                line=kernel.function.line,
+                line=source.line(kernel.function.node),
                 parameters=tuple(p.name.value for p in kernel.function.parameters),
                 constants=kernel.constants,
                 launched_from=tuple(dict.fromkeys(where(x) for x in kernel.launches))

@@ -96,8 +96,9 @@ def _work(dialect: Dialect, source: Source, kernel: Kernel) -> KernelWork:
     if dots:
         return _dot_work(dialect, source, kernel, functions, dots)
     per_byte = operations / max(accesses * BYTES, 1)
+    line = source.line(kernel.function.node)
     evidence = (
-        f"{kernel.name}, line {kernel.function.line}: {operations} operations on each element "
+        f"{kernel.name}, line {line}: {operations} operations on each element "
         f"against {accesses} loads and stores, no dot",
         f"assumed: {BYTES} bytes an element",
     )

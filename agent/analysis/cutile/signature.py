@@ -144,7 +144,8 @@ def _signature(source: Source, kernel: Kernel) -> Signature:
             parameters.append(_array(source, kernel, uses, node))
         else:
             parameters.append(_scalar(source, kernel, uses, node))
-    return Signature(kernel.name, kernel.function.line, tuple(_of_one_row(parameters)), hints)
+    line = source.line(kernel.function.node)
+    return Signature(kernel.name, line, tuple(_of_one_row(parameters)), hints)
 
 
 def _of_one_row(parameters: Sequence[Parameter]) -> Iterator[Parameter]:

@@ -116,8 +116,9 @@ def classify_kernel(source: Source, kernel: Kernel) -> KernelKind:
         if found is not None:
             kind, indicators = found
             return KernelKind(kernel.name, kind, _confidence(operations), tuple(indicators))
+    line = source.line(kernel.function.node)
     nothing = reader.undefined() or [
-        f"line {kernel.function.line}: nothing is stored by a call that this file shows"
+        f"line {line}: nothing is stored by a call that this file shows"
     ]
     return KernelKind(kernel.name, Kind.UNKNOWN, _confidence(operations), tuple(nothing))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import libcst as cst
 
@@ -119,15 +120,22 @@ def _others(source: Source, kernel: Kernel) -> Iterator[cst.BaseExpression]:
         told = source.code(called).rpartition(".")[2]
         if "tune" in told.lower() or _is_tuner(source, expression):
             yield expression
+    for call in _wrapping(source).get(kernel.function.node, ()):
+        maker = source.resolve(call.func)
+        if isinstance(maker, cst.Call) and (_is_tuner(source, maker) or _may_tune(source, maker)):
+            yield maker
+        elif _is_tuner(source, call):
+            yield call
+
+
+@lru_cache(maxsize=64)
+def _wrapping(source: Source) -> Mapping[cst.FunctionDef, Sequence[cst.Call]]:
+    """Function -> the calls that are given it, or what a call made of it, in the file's order."""
+    found: dict[cst.FunctionDef, list[cst.Call]] = {}
     for call in source.calls:
-        if any(_wraps(source, arg.value, kernel) for arg in call.args):
-            maker = source.resolve(call.func)
-            if isinstance(maker, cst.Call) and (
-                _is_tuner(source, maker) or _may_tune(source, maker)
-            ):
-                yield maker
-            elif _is_tuner(source, call):
-                yield call
+        for function in {each for arg in call.args for each in _wrapped(source, arg.value)}:
+            found.setdefault(function, []).append(call)
+    return found
 
 
 def _is_tuner(source: Source, expression: cst.BaseExpression) -> bool:
@@ -152,12 +160,14 @@ def _lists_configs(source: Source, expression: cst.BaseExpression) -> bool:
     )
 
 
-def _wraps(source: Source, expression: cst.BaseExpression, kernel: Kernel) -> bool:
-    """Whether it is the kernel, or what a call made of it: `triton.heuristics(...)(kernel)`."""
-    if source.function_of(value_of(source, expression)) is kernel.function:
-        return True
+def _wrapped(source: Source, expression: cst.BaseExpression) -> Iterator[cst.FunctionDef]:
+    """The function that it is, and those that a call made it of: `triton.heuristics(...)(f)`."""
+    if (function := source.function_of(value_of(source, expression))) is not None:
+        yield function.node
     made = source.resolve(expression)
-    return isinstance(made, cst.Call) and any(_wraps(source, a.value, kernel) for a in made.args)
+    if isinstance(made, cst.Call):
+        for arg in made.args:
+            yield from _wrapped(source, arg.value)
 
 
 def tuner_of(source: Source, kernel: Kernel) -> cst.Call:

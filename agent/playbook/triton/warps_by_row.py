@@ -16,6 +16,7 @@ Source: Liger's and Unsloth's ramp: 4 warps, 8 from 2048 elements, 16 from 8192,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -105,23 +106,16 @@ def log_softmax(x):
         """The sweep, less what every launch says already."""
         found: list[Params] = []
         for elements in SWEEP:
-            try:
-                self.apply(subject, {"elements_per_warp": elements})
-            except NotApplicable:
-                continue
-            found.append({"elements_per_warp": elements})
+            with suppress(NotApplicable):
+                _edits(subject, elements)
+                found.append({"elements_per_warp": elements})
         if not found:
-            self.apply(subject, {"elements_per_warp": SWEEP[0]})
+            _edits(subject, SWEEP[0])
         return found
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them at every launch of the kernels whose blocks hold rows."""
-        edits: dict[cst.CSTNode, Edit] = {}
-        for place in _places(subject):
-            edits |= place.setting(int(params["elements_per_warp"]))
-        if not edits:
-            raise NotApplicable(f"{OPTION} of every launch is this already")
-        return with_options(subject.source, edits)
+        return with_options(subject.source, _edits(subject, int(params["elements_per_warp"])))
 
 
 @dataclass(frozen=True)
@@ -147,6 +141,16 @@ class BlockRamp:
     def setting(self, elements: int) -> dict[cst.CSTNode, Edit]:
         """The edits for so many elements a warp; none for what is there already."""
         return self.kernel.computing({OPTION: ramp(f'args["{self.block}"]', elements)})
+
+
+def _edits(subject: Subject, elements: int) -> dict[cst.CSTNode, Edit]:
+    """Those for so many elements a warp. Raises `NotApplicable` where there are none."""
+    edits: dict[cst.CSTNode, Edit] = {}
+    for place in _places(subject):
+        edits |= place.setting(elements)
+    if not edits:
+        raise NotApplicable(f"{OPTION} of every launch is this already")
+    return edits
 
 
 def _places(subject: Subject) -> list[RowLaunches | BlockRamp]:
