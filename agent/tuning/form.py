@@ -216,23 +216,6 @@ def local_assignments(form: Form, name: cst.Name) -> tuple[Assignment, ...]:
     )  # fmt: skip
 
 
-def check_order(form: Form, statement: cst.CSTNode) -> None:
-    """A statement may only be carried out later if nothing it reads is assigned in between.
-
-    Raises:
-        NotTunable: something is.
-    """
-    source = form.source
-    line = source.line(statement)
-    for name in descendants(statement, cst.Name):
-        later = [source.line(a.node) for a in local_assignments(form, name)]
-        if max(later, default=0) > line:
-            raise NotTunable(
-                f"line {max(later)} assigns `{name.value}`, which line {line} has read for the "
-                "launch: move the two next to it"
-            )
-
-
 def follows_from_shapes(form: Form, value: cst.BaseExpression) -> bool:
     """Whether an expression of the wrapper is computed from shapes of the kernel's arrays alone."""
     source = form.source

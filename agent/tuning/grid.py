@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import libcst as cst
 
 from agent.syntax import Source, argument, descendants
-from agent.tuning.form import Form, check_order, local_assignments
+from agent.tuning.form import Form, local_assignments
+from agent.tuning.later import check_order
 from agent.tuning.templates import NotTunable
 
 
@@ -62,7 +63,24 @@ def grid_of(form: Form, sizes: Mapping[Any, str]) -> GridFunction:
             expression = value
     order = {id(s): n for n, s in enumerate(form.wrapper.node.body.body)}
     statements.sort(key=lambda s: order[id(s)])
+    if statements or fields:
+        _check_names(form, (expression, *statements))
     return GridFunction(expression, tuple(statements), fields)
+
+
+def _check_names(form: Form, nodes: Sequence[cst.CSTNode]) -> None:
+    """Raise `NotTunable` where an expression has names of its own, which no function is handed."""
+    for node in nodes:
+        bind = (
+            *descendants(node, cst.NamedExpr),
+            *descendants(node, cst.CompFor),
+            *(each for each in descendants(node, cst.Lambda) if each.params.params),
+        )
+        for each in bind:
+            raise NotTunable(
+                f"line {form.source.line(each)} computes the grid with names of its own: write it "
+                "as a tuple"
+            )
 
 
 def removed(form: Form, grid: GridFunction, literals: Collection[cst.Integer]) -> set[cst.CSTNode]:
@@ -165,16 +183,15 @@ def _value_or_none(statement: cst.CSTNode) -> cst.BaseExpression | None:
         (small,) = statement.body
         if isinstance(small, cst.Assign) and len(small.targets) == 1:
             return small.value
+        if isinstance(small, cst.AnnAssign):
+            return small.value
     return None
 
 
 def _targets(statement: cst.CSTNode) -> list[cst.Name]:
-    return [
-        name
-        for assign in descendants(statement, cst.Assign)
-        for target in assign.targets
-        for name in descendants(target.target, cst.Name)
-    ]
+    found = [t.target for each in descendants(statement, cst.Assign) for t in each.targets]
+    found += [each.target for each in descendants(statement, cst.AnnAssign)]
+    return [name for target in found for name in descendants(target, cst.Name)]
 
 
 def _sets_only(statement: cst.SimpleStatementLine, literals: Collection[cst.Integer]) -> bool:

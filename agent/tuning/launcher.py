@@ -46,7 +46,7 @@ class Launcher:
         self._source = plan.form.source
         self._uses = Uses(self._source, self._form.kernel)
         modules = {names.torch, names.tile, names.os}
-        self._reserved = {*self._locals, *BUILTINS, *modules, names.launch, plan.kernel}
+        self._reserved = {*self._locals, *BUILTINS, *modules, names.launch, names.kernel}
         self._parameters: dict[str, str] = {}
         """Parameter of the function -> the wrapper's expression for it."""
         self._values: dict[str, str] = {}
@@ -104,8 +104,11 @@ class Launcher:
                 yield f"{inner}{self._moved(statement)}\n"
             expression = self._grid.expression
             if isinstance(expression, cst.Tuple):
-                shown = self._tiles or [e.value for e in expression.elements]
-                yield self._tuple("return ", [self._moved(e) for e in shown], inner)
+                items = [self._moved(tile) for tile in self._tiles] or [
+                    "*" * isinstance(e, cst.StarredElement) + self._moved(e.value)
+                    for e in expression.elements
+                ]
+                yield self._tuple("return ", items, inner)
             else:
                 yield f"{inner}return {self._moved(expression)}\n"
         values = list(self._values.values())
@@ -150,7 +153,7 @@ class Launcher:
         grid = "grid" if self._grid.varies else "lambda _: grid"
         yield enclosed(f"best = {names.search}(", [configs, "stream", grid, args], ")", three)
         yield comment("A kernel from replace_hints() has yet to be compiled: keep it.", three)
-        tuned = f"{self._plan.kernel}.replace_hints(**{names.hints}(best))"
+        tuned = f"{names.kernel}.replace_hints(**{names.hints}(best))"
         yield f"{three}{names.cache}[key] = best, {tuned}\n"
 
     # --- what is handed over --------------------------------------------------------------------

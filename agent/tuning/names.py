@@ -13,6 +13,13 @@ from agent.tuning.imports import module_named
 from agent.tuning.plan import SearchPlan, hint_of
 from agent.tuning.templates import NotTunable
 
+LOCALS = (
+    "args", "best", "config", "configs", "found", "grid", "held", "kernel", "key", "major", "minor",
+    "n_sms", "row", "scratch", "search", "sm", "stream", "tile", "tiles", "tried", "trial",
+)  # fmt: skip
+"""Names that the written functions use themselves."""
+IMPORTED = ("SimpleNamespace", "exhaustive_search", "os")
+
 
 @dataclass(frozen=True)
 class SearchNames:
@@ -27,6 +34,8 @@ class SearchNames:
     hints: str
     search: str
     launch: str
+    kernel: str
+    """What functions call the kernel: by another name where a name of theirs hides its own."""
     torch: str
     """How the file spells it, here and below."""
     tile: str
@@ -66,6 +75,7 @@ def names_of(source: Source, plan: SearchPlan) -> SearchNames:
         hints=f"_{stem}_hints",
         search=f"_best_{stem}_config",
         launch=f"_launch_{stem}",
+        kernel=f"_{constant}_ITSELF" if plan.kernel in LOCALS else plan.kernel,
         torch=module_named(source, "torch") or "torch",
         tile=module_named(source, "cuda.tile") or "ct",
         os=module_named(source, "os") or "os",
@@ -73,9 +83,12 @@ def names_of(source: Source, plan: SearchPlan) -> SearchNames:
         fixed=fixed,
         needed=tuple(needed),
     )
+    if plan.kernel in IMPORTED:
+        raise NotTunable(f"the kernel has the name {plan.kernel}, which the search would import")
     taken = {name.value for name in descendants(source.module, cst.Name)}
     ours = {names.fixed_config, names.fixed_kernel, names.cache, names.fields, names.space,
-            names.configs, names.hints, names.search, names.launch}  # fmt: skip
+            names.configs, names.hints, names.search, names.launch,
+            *({names.kernel} - {plan.kernel})}  # fmt: skip
     if clash := sorted(ours & taken):
         raise NotTunable(f"the file uses the name {clash[0]} already, which the search would take")
     return names

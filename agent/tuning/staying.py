@@ -15,7 +15,7 @@ import libcst as cst
 
 from agent.syntax import Edits
 from agent.tuning.grid import GridFunction
-from agent.tuning.plan import NUM_CTAS, OCCUPANCY, SearchPlan
+from agent.tuning.plan import NUM_CTAS, OCCUPANCY, SearchPlan, hint_of
 from agent.tuning.templates import NotTunable
 from agent.tuning.text import INDENT
 
@@ -41,6 +41,9 @@ def tiles_of(plan: SearchPlan, grid: GridFunction, staying: Staying) -> list[cst
     """
     if not grid.varies or not {OCCUPANCY, NUM_CTAS} <= set(plan.hints):
         raise NotTunable(f"no tile size that the grid of {plan.kernel} follows is searched")
+    for hint, value in zip(plan.dimensions, plan.fixed, strict=True):
+        if hint in (OCCUPANCY, NUM_CTAS) and value is None and hint_of(plan.form, hint) is not None:
+            raise NotTunable(f"{hint} of {plan.kernel} is no integer that a grid could follow")
     expression = grid.expression
     elements = expression.elements if isinstance(expression, cst.Tuple) else ()
     shown = [e.value for e in elements if isinstance(e, cst.Element)]

@@ -112,6 +112,7 @@ def _configs(plan: SearchPlan, names: SearchNames) -> str:
     return "".join(
         [
             f"# Tuning {plan.kernel}: {plan.template.kind}, at most {plan.configs} configs.\n",
+            f"{names.kernel} = {plan.kernel}\n" if names.kernel != plan.kernel else "",
             enclosed(f"{names.fixed_config} = SimpleNamespace(", fixed, ")"),
             _space(plan, names),
             f"{names.cache} = {{}}  # what the best config depends on -> it, and its kernel\n\n\n",
@@ -169,7 +170,7 @@ def {names.configs}(device{sized}):
 
 def _search(plan: SearchPlan, names: SearchNames) -> str:
     """The function that searches, with a second chance for the fixed config."""
-    given = ["tried", "stream", "grid", plan.kernel, "args", names.hints, "quiet=True"]
+    given = ["tried", "stream", "grid", names.kernel, "args", names.hints, "quiet=True"]
     head, inner = INDENT * 2, ""
     if plan.tiles:
         inner = comment("Too large a tile compiles for minutes, and never wins.", head)

@@ -224,7 +224,7 @@ COUNTED = "    j = 0\n    while j < i:\n        j += 1\n    total = ct"
         ),
         (
             [("ct.bid(0)", "bid(0)"), ("import torch", "import torch\nfrom cuda.tile import bid")],
-            "`bid` is imported by name",
+            "`bid` stands for a function of cuda.tile by itself",
         ),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ def spelling(source: Source, call: cst.Call) -> str:
     """How the file spells cuda.tile: `ct` of `ct.bid`. Raises `NotApplicable` for a bare name."""
     if isinstance(call.func, cst.Attribute):
         return source.code(call.func.value)
-    raise NotApplicable(f"`{source.code(call.func)}` is imported by name")
+    raise NotApplicable(f"`{source.code(call.func)}` stands for a function of cuda.tile by itself")
 
 
 def replacing(
