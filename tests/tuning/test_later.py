@@ -141,7 +141,7 @@ def test_what_lasts_is(old: str, new: str, params: dict[str, Any], tmp_path: Pat
 )
 @BOTH
 def test_a_grid_with_names_of_its_own(grid: str, params: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(NotApplicable, match="with names of its own|is no tuple"):
+    with pytest.raises(NotApplicable, match=r"with names of its own|is no tuple"):
         tuned(changed(GRID, f"    {grid}\n"), tmp_path, params)
 
 
@@ -169,7 +169,7 @@ def test_a_kernel_with_a_name_of_the_written_code(
 ) -> None:
     module = tuned(PRODUCT.replace("matmul_kernel", name), tmp_path, params)
     agrees(module)
-    with pytest.raises(NotApplicable, match=f"{name} is (tuned|launched)"):
+    with pytest.raises(NotApplicable, match=rf"{name} is (tuned|launched)"):
         tuned(Path(module.__file__ or "").read_text(), tmp_path, params)
 
 
