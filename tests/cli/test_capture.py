@@ -482,12 +482,27 @@ def test_a_sum_may_be_off_by_the_last_digits_of_what_is_typical_of_a_row(repo: P
     half = torch.tensor([-0.25, 1e-4, float("inf"), float("nan")], dtype=torch.float16)
     assert nearness(half) == {"rtol": 1e-3, "atol": pytest.approx(2 * 2.0**-10 * 0.125, rel=1e-6)}
     assert nearness(torch.ones(3)) == {"rtol": 1.3e-6, "atol": 1e-5}
-    assert nearness(torch.full((3,), 1000.0)) == {"rtol": 1.3e-6, "atol": 2000 * 2.0**-23}
+    assert nearness(torch.full((3,), 1000.0)) == {"rtol": 1.3e-6, "atol": 1000 * 2.0**-17}
     assert nearness(torch.ones(())) == {"rtol": 1.3e-6, "atol": 1e-5}
     assert nearness(torch.empty(0)) == nearness(torch.ones(3, dtype=torch.int64)) == {}
     right = torch.ones(64, 64, dtype=torch.bfloat16)
     right[3, 5] = 1000.0  # one value is no reason to let go of the others
     assert nearness(right)["atol"] == 2 * 2.0**-7
+    for seed in range(4):  # float32, which sums have no more digits than
+        generator = torch.Generator().manual_seed(seed)
+        a, b = (torch.randn(512, 512, generator=generator) for _ in range(2))
+        by_128, by_64 = (summed(a, b, block) for block in (128, 64))
+        torch.testing.assert_close(by_64, by_128, **nearness(by_128))
+        wrong = by_64 - a[:, :1] * b[:1] / 1000  # a thousandth of one of 512 terms
+        assert not torch.allclose(wrong, by_128, **nearness(by_128))
+
+
+def summed(a: torch.Tensor, b: torch.Tensor, block: int) -> torch.Tensor:
+    """A product whose sums are taken block by block, as a kernel's are."""
+    total = torch.zeros(a.shape[0], b.shape[1])
+    for k in range(0, a.shape[1], block):
+        total += a[:, k : k + block] @ b[k : k + block]
+    return total
 
 
 def test_a_command_that_launches_nothing_is_told_so(repo: Path) -> None:
