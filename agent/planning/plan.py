@@ -88,7 +88,8 @@ def make_plan(request: Request) -> Plan:
     The tests are collected, which imports them; nothing of them is run. A worktree of the commit
     is made outside the repository, and removed.
 
-    Without tests it says what applies to the source.
+    Without tests, or where those that were found cannot be collected here, it says what applies to
+    the source.
 
     Raises:
         UsageError: a run would be refused for what the user can mend; the message is the run's.
@@ -110,11 +111,19 @@ def make_plan(request: Request) -> Plan:
         refusal = "; and ".join(filter(None, [lacks, missing]))
         try:
             tests, notes = _tests(collecting, request, target, workspace, found.head_sha, refusal)
-        except NoTests as problem:
+        except UsageError as problem:
+            if _chosen(request) and not isinstance(problem, NoTests):
+                raise
             tests, notes, refusal = None, (), str(problem)
         notes = (*([going_on] if going_on else []), *found.notes, *notes)
         hardware = Hardware() if lacks else hardware_of(collecting.environment)
         return _planned(request, found, target, branch, collecting, hardware, tests, refusal, notes)
+
+
+def _chosen(request: Request) -> bool:
+    """Whether the user chose the tests: what is wrong with the choice is for them to mend."""
+    chosen = (request.tests, request.correctness_k, request.perf_k, request.bench, request.capture)
+    return any(chosen)
 
 
 def _target(found: Preflight, request: Request) -> tuple[Target, str]:

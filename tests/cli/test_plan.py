@@ -190,3 +190,19 @@ def test_without_perf_tests_it_says_what_applies_to_the_source(
     assert changed(before, snapshot(repo)) == set()
     refused = tile_agent(repo, "run", "--kernel", "double.py")
     assert (refused.code, missing in refused.err) == (2, True)
+
+
+def test_where_tests_cannot_be_collected_it_says_what_applies_to_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    lacking = f"import no_such_module\n{TEST}"
+    repo = make_repo(tmp_path, {"double.py": KERNEL, "test_double.py": lacking})
+    told = tile_agent(repo, "plan", "--kernel", "double.py")
+    assert told.code == 3, told.err
+    lines = told.out.splitlines()
+    assert lines[0].startswith("refused    no run can begin here: ")
+    assert "no_such_module" in lines[0]
+    assert any(line.startswith("[ 1] try    ") for line in lines)
+    chosen = tile_agent(repo, "plan", "--kernel", "double.py", "--tests", "test_double.py")
+    assert (chosen.code, "no_such_module" in chosen.err) == (2, True)
