@@ -288,8 +288,10 @@ def _is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
     match node:
         case ast.FunctionDef(name=name):
             return name.startswith("test")
-        case ast.ClassDef(name=name):
-            return name.startswith("Test")
+        case ast.ClassDef(name=name, bases=bases):  # pytest takes unittest's by what they are
+            return name.startswith("Test") or any(
+                ast.unparse(base).endswith("TestCase") for base in bases
+            )
     return False
 
 

@@ -300,6 +300,15 @@ def chosen(tmp_path: Path, files: dict[str, str]) -> list[str]:
         ("if True:\n    def test_it(): assert pkg.softmax\n", "test_it"),
         ("try:\n    import x\nexcept ImportError:\n    def test_it(): pkg.softmax\n", "test_it"),
         ("from pkg import softmax as s\ndef test_it(): s(1)\n", "test_it"),
+        (
+            "import unittest\nclass OpsTest(unittest.TestCase):\n"
+            "    def testIt(self): pkg.softmax(1)\n",
+            "OpsTest",
+        ),
+        (
+            "class OpsTest(parameterized.TestCase):\n    def testIt(self): pkg.softmax(1)\n",
+            "OpsTest",
+        ),
     ],
 )
 def test_of_many_tests_of_a_package_those_that_reach_the_kernel(
