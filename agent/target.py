@@ -109,7 +109,10 @@ def find_target(
     if tests:
         files = list(_given(tree, tests, kernel))
     else:
-        files, through = _found(tree, kernel, importers, pass_env, needed=needs_tests)
+        own = kernel if calls_its_own(tree.read([kernel])[kernel]) else ""
+        script = own or (BenchCommand.parse(benches[0]).path if benches else "")
+        made = or_captured(kernel, script=script, pass_env=pass_env)
+        files, through = _found(tree, kernel, importers, made, needed=needs_tests)
         are_near = {*through} == {*importers.importing(kernel, through)}
         notes += _how_found(kernel, files, through, are_near=are_near)
         files, apart = loaded_together(tree, files)
@@ -269,7 +272,7 @@ def _benches(tree: Tree, benches: Iterable[str], kernel: str) -> Iterator[str]:
 
 
 def _found(
-    tree: Tree, kernel: str, importers: Importers, pass_env: Collection[str], *, needed: bool
+    tree: Tree, kernel: str, importers: Importers, or_made: str, *, needed: bool
 ) -> tuple[list[str], Collection[str]]:
     """The tests that import the kernel's module, or else those that are named after it.
 
@@ -290,16 +293,13 @@ def _found(
         loose = sorted(p for p in tree.files if p != kernel and is_called(p, _LOOSE))
         found = [p for p in importers.importing(kernel, loose) if _has_tests(tree, p)]
     if _all_captured(found):
-        first = leading_to_kernels(tree, kernel)
-        through = importers.through(kernel, tests, first=first)
+        through = importers.through(kernel, tests, first=leading_to_kernels(tree, kernel))
         if not (found or through):
             through = importers.through(kernel, tests, far=True)
         found = sorted({*found, *through}) or [test for test in tests if named(test)]
     _check_unchanged(path for path in tree.changes if path in found or named(path))
     if needed and not found:
-        script = kernel if calls_its_own(tree.read([kernel])[kernel]) else ""
         none = f"no committed test imports {kernel}, or a module that does, or is called"
-        or_made = or_captured(kernel, script=script, pass_env=pass_env)
         instead = f"name one with --tests FILE[::TEST], {or_made}"
         if _has_tests(tree, kernel):
             instead = f"move its own tests to another file, for candidates change it, {instead}"

@@ -345,6 +345,14 @@ def test_a_file_of_few_tests_is_taken_as_it_is_and_what_is_left_out_is_told(
     assert any("left out: tests/test_none.py" in note for note in target.notes)
 
 
+def test_a_benchmark_that_is_given_is_what_tests_may_be_made_of(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {"softmax.py": KERNEL, "bench.py": "import softmax\n"})
+    with pytest.raises(
+        UsageError, match=r"`python bench\.py`: tile-agent capture .* -- python bench"
+    ):
+        find_target(preflight(repo / "softmax.py").tree, "softmax.py", benches=["python bench.py"])
+
+
 LAYERS = {
     "pkg/__init__.py": "from .layers import Softmax\nfrom .norms import Norm\n",
     "pkg/kernels/softmax.py": f"{KERNEL}\n\ndef rows_at_once(n):\n    return n // 64\n",
