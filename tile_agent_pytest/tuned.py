@@ -12,6 +12,7 @@ and `cuda.tile.tune.exhaustive_search` are changed before any of the user's code
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -110,6 +111,17 @@ def _held_with_hooks(check_disk_cache: Callable[..., bool], folder: Path) -> Cal
     return check
 
 
+def taken(
+    search: Callable[..., Any], space: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[str]:
+    """The names that a search's kernel takes: what was best for one whose blocks stay is not for
+    one with a block for each tile. Empty where each config has a kernel of its own."""
+    with contextlib.suppress(Exception):  # its arguments are the search's to refuse
+        kernel = inspect.signature(search).bind(space, *args, **kwargs).arguments["kernel"]
+        return [*inspect.signature(kernel._pyfunc).parameters]
+    return []
+
+
 def _held(
     tune: Any, folder: Path, running: Callable[[], str], held_tuning: HeldTuning
 ) -> Callable[..., Any]:
@@ -120,7 +132,7 @@ def _held(
         test = running()
         calls[test] = calls.get(test, 0) + 1
         name = f"{test} #{calls[test]}"
-        described = [name, *map(str, space)]
+        described = [name, *taken(search, space, args, kwargs), *map(str, space)]
         file = file_of(folder, described)
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             held = json.loads(file.read_text())

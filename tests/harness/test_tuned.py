@@ -186,3 +186,28 @@ assert list(held.chosen) == ["test_perf #1"], held.chosen
 def test_a_short_look_takes_what_the_search_chose_for_texts_of_the_run(tmp_path: Path) -> None:
     ended = run_python(LOOKS, str(tmp_path), kind="compiler")
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_choice_is_known_for_kernels_that_take_the_same() -> None:
+    """With blocks that stay a kernel takes more, and what was best for it without them spills."""
+    import cuda.tile as ct
+
+    from tile_agent_pytest.tuned import taken
+
+    @ct.kernel
+    def flat(x, y):  # type: ignore[no-untyped-def]
+        ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (16,)))
+
+    @ct.kernel
+    def staying(x, y, n_blocks):  # type: ignore[no-untyped-def]
+        for block in range(ct.bid(0), n_blocks, ct.num_blocks(0)):
+            ct.store(y, (block,), ct.load(x, (block,), (16,)))
+
+    search, rest = ct.tune.exhaustive_search, (None, lambda _: (1,))
+    ours, theirs = (taken(search, [1], (*rest, each, list), {}) for each in (flat, staying))
+    assert ours == ["x", "y"]
+    assert theirs == [*ours, "n_blocks"]
+    given = {"stream": None, "grid_fn": list, "kernel": flat, "args_fn": list, "quiet": True}
+    assert taken(search, [1], (), given) == ours
+    assert taken(search, [1], (*rest, lambda _: flat, list), {}) == []
+    assert taken(search, [1], (), {"kernel": flat}) == []

@@ -112,6 +112,14 @@ class Add:
     with pytest.raises(NotApplicable, match="may give something else at the launch"):
         tuned(text, tmp_path)
     tuned(text.replace("        self.seed += 1\n", ""), tmp_path)
+    of_module = text.replace("self.seed", "STATE.seed")
+    with pytest.raises(NotApplicable, match="may give something else at the launch"):
+        tuned(of_module, tmp_path)
+    of_another = text.replace("x, y, self.seed,", "x, y, self.seed.size(0),")
+    with pytest.raises(NotApplicable, match="may give something else at the launch"):
+        tuned(of_another, tmp_path)
+    stream = text.replace("self.seed,", "3,").replace("self.seed += 1", "s = torch.cuda.Stream()")
+    tuned(stream, tmp_path)
 
 
 @pytest.mark.usefixtures("no_gpu")

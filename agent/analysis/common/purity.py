@@ -8,8 +8,8 @@ import libcst as cst
 
 from agent.syntax import Source
 
-QUERIES = ("dim", "element_size", "numel", "size", "stride")
-"""Methods of a tensor that have no side effects."""
+QUERIES = ("bit_length", "dim", "element_size", "numel", "size", "stride")
+"""Methods of a tensor, and of an integer, that have no side effects."""
 
 
 def is_pure(source: Source, expression: cst.BaseExpression, calls: Collection[str] = ()) -> bool:

@@ -12,7 +12,7 @@ Source: TileGym's cuTile playbook, item C, and its autotuning recipes, which cla
     elementwise kernels and reductions and 5 to 30 % for matrix products. In groups of 8 a
     product of 4096^3 in bf16 takes 0.187 ms on an NVIDIA H200 with blocks that stay, and 0.189 ms
     with a block for each tile; a batch of 8 of 2048^3 in fp16 0.210 and 0.226 ms (cuda-tile 1.7,
-    the best of 17 and 9 configs; TileGym's persistent ones 0.197 and 0.216 ms beside them).
+    the best of 11 and 9 configs; TileGym's persistent ones 0.197 and 0.216 ms beside them).
 """
 
 from __future__ import annotations

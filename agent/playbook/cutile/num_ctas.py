@@ -29,11 +29,13 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.launches import power_of_two, values_of
 from agent.playbook.base import Optimization
+from agent.playbook.cutile.occupancy_hint import HINT as OCCUPANCY
+from agent.playbook.cutile.worker_warps import HINT as WARPS
 from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.common.tile_sizes import MOST_ELEMENTS, ChangeableTiles
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 
-HINT, WARPS, OCCUPANCY = "num_ctas", "num_worker_warps", "occupancy"
+HINT = "num_ctas"
 CLUSTERS = (90, 100, 103)
 LONG_ROW = 16384
 """Elements of a tile: two blocks of eight warps then have 32 a thread."""

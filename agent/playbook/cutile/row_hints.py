@@ -25,13 +25,15 @@ from agent.analysis.cutile.blocks import over_blocks
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
 from agent.playbook.cutile.load_without_tma import LoadWithoutTma
+from agent.playbook.cutile.occupancy_hint import HINT as OCCUPANCY
 from agent.playbook.cutile.occupancy_hint import OccupancyHint
 from agent.playbook.cutile.static_shapes import StaticShapes
 from agent.playbook.cutile.store_without_tma import StoreWithoutTma
+from agent.playbook.cutile.worker_warps import HINT as WARPS
 from agent.playbook.cutile.worker_warps import WorkerWarps
 from agent.playbook.trial import F32, TileTrial
 
-OCCUPANCY, WARPS, TMA = "occupancy", "num_worker_warps", "without_tma"
+TMA = "without_tma"
 BOTH, STORES = "loads and stores", "stores"
 """What goes without it."""
 SWEEP: tuple[Mapping[str, Any], ...] = (
