@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 
 from agent import playbook  # noqa: E402
+from agent.analysis.common.subject import NotApplicable  # noqa: E402
 from agent.environment import probe  # noqa: E402
 from agent.proposers.playbook import edited  # noqa: E402
 from tests.support.evidence import evidence  # noqa: E402
@@ -490,3 +492,11 @@ def test_kernels_without_exponentials_are_refused() -> None:
         (CORRECTION, "        correction = 1.0\n"), (WEIGHTS, "        weights = scores\n")
     )
     assert refusal(NAME, text) == "looks for ct.exp and ct.exp2, and k_ calls neither"
+
+
+def test_a_kernel_that_other_files_launch_may_be_given_any_scale() -> None:
+    entry = playbook.get(NAME)
+    assert entry.variants(subject(entry.before))
+    asked = replace(subject(entry.before), elsewhere=frozenset({"attend_kernel"}))
+    with pytest.raises(NotApplicable, match="other files launch attend_kernel"):
+        entry.variants(asked)

@@ -122,6 +122,8 @@ def attend(x):
     def edits(self, subject: Subject, kernel: Kernel, _: Params) -> Edits:
         """Leave the scale to the exponents, of the kernel and of the helpers that it calls."""
         source = subject.source
+        if kernel.name in subject.elsewhere:
+            raise NotApplicable(f"other files launch {kernel.name}, perhaps with another scale")
         edits: dict[Any, Edit] = {}
         reached = CUTILE.reached(source, kernel)
         found = of_each(
