@@ -36,6 +36,8 @@ More rows a program took 78 % off a norm of short rows, other warps 0.6 %."""
 PROMISING, UNKNOWN, POSSIBLE, FLAT, SLOWER = range(5)
 """What gained what the rules reward in a look at it; what was not looked at; what may gain that, as
 far as the look goes; what may not; what lost beyond doubt."""
+DOUBTFUL = frozenset({UNKNOWN, POSSIBLE})
+"""What another incumbent may decide: what did not apply to the one before may apply to it."""
 
 
 class PlaybookProposer:
@@ -104,10 +106,21 @@ class PlaybookProposer:
         """What is to be looked at, so that it can be put in order; none where there is no choice.
 
         Everything at first. After a keep what depends on it, and after a large one, which moves
-        what bounds the kernel, all that is left. In between what the time did not suffice for.
+        what bounds the kernel, all that is left. In between what the time did not suffice for, and
+        once nothing promises a gain any more what a smaller keep has made doubtful: a look takes a
+        fifth of an iteration.
         """
         left = self.left(run)
-        return [e for e in left if _is_unknown(run, e)] if len(left) > 1 else []
+        if len(left) < 2:
+            return []
+        groups = {entry.name: self._group(run, entry) for entry in left}
+        is_time = PROMISING not in groups.values()
+        return [
+            entry
+            for entry in left
+            if _is_unknown(run, entry)
+            or (is_time and groups[entry.name] in DOUBTFUL and _is_older(run, entry))
+        ]
 
     def _place(
         self, run: Run, entry: Optimization
@@ -154,6 +167,12 @@ def _estimate(run: Run, entry: Optimization) -> Estimate | None:
     beyond = {entry.family} if entry.name in run.at_the_end else set()
     kept = (run.kept_families.get(family, -1) for family in entry.depends_on | beyond)
     return None if any(when >= estimate.iteration for when in kept) else estimate
+
+
+def _is_older(run: Run, entry: Optimization) -> bool:
+    """Whether its look, or what kept it from being looked at, is of an incumbent before."""
+    when = run.estimates[entry.name].iteration
+    return any(row.iteration >= when for row in run.kept)
 
 
 def _gained_since(run: Run, estimate: Estimate) -> float:

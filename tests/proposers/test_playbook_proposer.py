@@ -14,7 +14,7 @@ from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subje
 from agent.causes import Cause, Diagnosis
 from agent.events import Measured, Settled, Skipped, Verified
 from agent.measuring.decision import Status
-from agent.measuring.scouting import Estimate
+from agent.measuring.scouting import MOST_LOOKS, Estimate
 from agent.options import Options
 from agent.playbook import for_backend, ordered
 from agent.playbook.base import Optimization
@@ -137,6 +137,31 @@ def test_an_older_look_counts_for_less_what_has_been_gained_since() -> None:
     assert first(replace(run, rows=(replace(kept, status=Status.REVERT),))) == "tiles"
     tried = replace(run, rows=(kept,), tried={"never": 1, "warps": 2})
     assert first(tried) == "tiles"  # it may gain it all the same
+
+
+def test_what_a_small_keep_made_doubtful_is_looked_at_again_once_nothing_promises_a_gain() -> None:
+    """A SwiGLU's sizes gained what faster arithmetic had promised: two iterations were for nothing.
+
+    What made the same code of the incumbent before was tried without any look.
+    """
+    looks = {
+        "warps": Estimate(1, 0.048, 0.01),  # promised as much as was gained
+        "never": Estimate(1, looks=MOST_LOOKS),  # did not apply
+        "tiles": Estimate(1, 0.004, 0.01),  # promises nothing
+    }
+    run = Run(iteration=2, estimates=looks)
+
+    def looked_at(run: Run) -> list[str]:
+        return [entry.name for entry in PROPOSER.unknown(run)]
+
+    assert looked_at(run) == []
+    kept = Row(1, "sizes", 1.0, True, Status.KEEP, at_least=0.044)
+    assert looked_at(replace(run, rows=(replace(kept, status=Status.REVERT),))) == []
+    assert looked_at(replace(run, rows=(kept,))) == ["never", "warps"]
+    promising = {**looks, "tiles": Estimate(2, 0.03, 0.01)}
+    assert looked_at(replace(run, rows=(kept,), estimates=promising)) == []
+    again = {**looks, "warps": Estimate(2, 0.012, 0.01), "never": Estimate(2, looks=MOST_LOOKS)}
+    assert looked_at(replace(run, rows=(kept,), estimates=again)) == []
 
 
 def test_the_order_is_of_what_is_timed() -> None:
