@@ -77,7 +77,7 @@ def launched_on(columns: int, block: int) -> ObservedLaunch:
 def test_a_pair_of_thread_blocks_is_given_a_long_row(
     columns: int, block: int, sizes: list[dict[str, int]] | str
 ) -> None:
-    pairs = playbook.get("num-ctas")
+    pairs = playbook.get("two-blocks-a-row")
     asked = replace(subject(LONG_ROWS, sm=90), launches=(launched_on(columns, block),))
     assert asked.kernel_class is KernelClass.MEMORY
     if isinstance(sizes, str):
@@ -86,15 +86,40 @@ def test_a_pair_of_thread_blocks_is_given_a_long_row(
         return
     hints = {"num_ctas": 2, "num_worker_warps": 8}
     assert list(pairs.variants(asked)) == [
-        {**hints, "occupancy": occupancy, **each} for each in sizes for occupancy in (8, 4)
+        {**hints, "occupancy": occupancy, **each} for each in sizes for occupancy in (4, 8)
     ]
 
 
 def test_what_belongs_to_a_pair_on_a_long_row_is_set_with_it() -> None:
     params = {"num_ctas": 2, "num_worker_warps": 8, "occupancy": 4, "BLOCK": 16384}
     text = LONG_ROWS.replace("@ct.kernel\n", "@ct.kernel(occupancy=4)\n")
-    new = playbook.get("num-ctas").apply(subject(text, sm=90), params)
+    new = playbook.get("two-blocks-a-row").apply(subject(text, sm=90), params)
     assert "@ct.kernel(occupancy=4, num_ctas=2, num_worker_warps=8)" in new
     assert "BLOCK = 16384\n" in new
     with pytest.raises(NotApplicable, match="num_ctas is 2 already"):
-        playbook.get("num-ctas").variants(subject(new, sm=90))
+        playbook.get("two-blocks-a-row").variants(subject(new, sm=90))
+
+
+def test_arithmetic_that_would_spill_becomes_approximate_with_it() -> None:
+    """Only where it is not so already."""
+    pairs = playbook.get("two-blocks-a-row")
+    asked = subject(pairs.before, sm=90)
+    found = list(pairs.variants(asked))
+    assert [params["occupancy"] for params in found] == [4, 8] * 2  # as it is, and of 16384
+    assert all(params["rounding"] == "APPROX" for params in found)
+    fast = playbook.get("fast-math").apply(asked, {"rounding": "APPROX"})
+    assert not any("rounding" in params for params in pairs.variants(subject(fast, sm=90)))
+
+
+@pytest.mark.parametrize(
+    ("text", "sm", "why"),
+    [
+        (LONG_ROWS, 120, "sm_120 has no pairs of thread blocks"),
+        (playbook.get("tile-sizes").before, 90, "memory does not bound it|multiplies tiles"),
+    ],
+)
+def test_pairs_on_rows_are_not_for_others(text: str, sm: int, why: str) -> None:
+    with pytest.raises(NotApplicable, match=why):
+        playbook.get("two-blocks-a-row").variants(subject(text, sm=sm))
+    with pytest.raises(NotApplicable, match=r"no launched kernel multiplies tiles|sm_120"):
+        playbook.get("num-ctas").variants(subject(LONG_ROWS, sm=sm))

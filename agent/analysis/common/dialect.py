@@ -171,6 +171,10 @@ class Dialect(ABC):
         """Where a tile of these sizes meets another size along one dimension, and which."""
         return None
 
+    def masks_edges(self, source: Source, line: cst.If) -> bool:  # noqa: ARG002
+        """Whether an `if` masks tiles that are whole where it does not hold, of whatever size."""
+        return False
+
     @abstractmethod
     def launch(self, source: Source, call: cst.Call) -> Launch | None:
         """What a call launches, if it launches a kernel of this file."""

@@ -145,6 +145,9 @@ class _Run:
     def _branches(self, line: cst.If, values: Values) -> None:
         """Both ways. What one masks by the length is masked: the test says where that is needed."""
         self.value(line.test, values)
+        if self.flow.dialect.masks_edges(self.flow.source, line):
+            self.body(line.body, values)
+            return
         other = dict(values)
         self.body(line.body, values)
         if line.orelse is not None:

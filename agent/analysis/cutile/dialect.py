@@ -12,9 +12,10 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, Launch
+from agent.analysis.cutile.edge_tests import is_edge_test
+from agent.analysis.cutile.names import CT as CT
 from agent.syntax import Source, argument, keyword
 
-CT = "cuda.tile."
 ATOMICS = tuple(f"{CT}atomic_{name}" for name in ("add", "and", "max", "min", "or", "xchg", "xor"))
 
 PADDINGS = {"NAN": math.nan, "NEG_INF": -math.inf, "POS_INF": math.inf}
@@ -133,6 +134,10 @@ class CuTile(Dialect):
             if written.endswith(f"PaddingMode.{name}"):
                 return number
         return 0.0 if value is None else value
+
+    def masks_edges(self, source: Source, line: cst.If) -> bool:
+        """By a comparison that follows from the mask."""
+        return is_edge_test(source, line)
 
     def tuned(self, source: Source, kernel: Kernel) -> cst.Call | None:
         """The call that tunes the kernel at run time, if there is one."""

@@ -13,7 +13,7 @@ import libcst as cst
 
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.resized import resized
-from agent.analysis.cutile.dialect import CT
+from agent.analysis.cutile.names import CT
 from agent.syntax import Source, argument, children, keyword, positional
 
 SCALARS = tuple(f"{CT}{name}" for name in ("assume_divisible_by", "bid", "num_blocks", "num_tiles"))

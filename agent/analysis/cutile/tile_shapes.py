@@ -9,7 +9,7 @@ import libcst as cst
 
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.analysis.cutile.index_ranges import is_scalar, same_constant
+from agent.analysis.cutile.index_ranges import NotRegular, is_scalar, run_of, same_constant
 from agent.syntax import Source, argument, keyword, positional
 
 Edges: TypeAlias = tuple[cst.BaseExpression, ...]
@@ -41,9 +41,23 @@ def edges_of(source: Source, expression: cst.BaseExpression, deep: int = 0) -> E
             return _broadcast(source, (left, right), deep)
         case cst.Comparison(left=left, comparisons=[target]):
             return _broadcast(source, (left, target.comparator), deep)
+        case cst.Subscript() if not is_scalar(source, expression):
+            return _of_run(source, expression)
         case cst.Call():
             return _of_call(source, expression, deep)
     return () if is_scalar(source, expression) else None
+
+
+def _of_run(source: Source, expression: cst.BaseExpression) -> Edges | None:
+    """Of `offsets[None, :]`."""
+    try:
+        run = run_of(source, expression)
+    except NotRegular:
+        return None
+    edges: list[cst.BaseExpression] = [cst.Integer("1")] * run.rank
+    if run.length is not None:
+        edges[run.rank - 1 - run.place] = run.length
+    return tuple(edges)
 
 
 def _of_call(source: Source, call: cst.Call, deep: int) -> Edges | None:
@@ -54,6 +68,9 @@ def _of_call(source: Source, call: cst.Call, deep: int) -> Edges | None:
             return edges_of(source, owner, deep + 1)
         if method == f"{CT}reshape":
             return _written(source, argument(call, 0, "shape"))
+    if called in CUTILE.dots:
+        acc = argument(call, 2, "acc")
+        return edges_of(source, acc, deep + 1) if acc is not None else None
     if called in SHAPED:
         return _written(source, argument(call, SHAPED[called], "shape"))
     if called in REDUCTIONS:
@@ -61,6 +78,8 @@ def _of_call(source: Source, call: cst.Call, deep: int) -> Edges | None:
     if called in ELEMENTWISE:
         given = positional(call)
         return _broadcast(source, given[:1] if called == f"{CT}astype" else given, deep)
+    if called in CUTILE.iotas:
+        return _of_run(source, call)
     return () if is_scalar(source, call) else None
 
 

@@ -1,45 +1,32 @@
-"""Let two thread blocks of a cluster work on one tile.
+"""Let two thread blocks of a cluster work on one tile of a product.
 
-When: a cuTile kernel that multiplies tiles, on sm_90, sm_100 or sm_103; or one that memory bounds,
-    on rows of over 8192 elements.
+When: a cuTile kernel that multiplies tiles, on sm_90, sm_100 or sm_103.
 Do: set `num_ctas=2` in `@ct.kernel`. On sm_90 double the height or the width of the accumulator
     with it: each of the two blocks then keeps the half that one block had, and what they both need
-    is loaded once for both. For rows a tile that holds one whole, eight warps in each of the
-    blocks, and an occupancy of 4 or 8: alone, none of these gains.
+    is loaded once for both.
 Risk: none to results. A product with a thin edge loses: 1.76x slower with N = 16 on a B200.
 Source: TileGym's cuTile playbook and its measurements on a B200. Compiled for sm_90 with cuda-tile
     1.7, a 256 x 128 x 64 fp16 product loses its 1040 bytes of spills with two blocks; one of bf16
     fits into 128 registers without any, so that two pairs share two multiprocessors. The losses
-    that were measured are those of two blocks on the tile of one. TileGym launches its SwiGLU so
-    for rows of over 8 KiB: 8192 x 14336 in bf16 takes 0.1704 ms on an NVIDIA H200 in whole rows,
-    and 0.1734 in tiles of 2048 columns, the best of one block each (cuda-tile 1.7).
+    that were measured are those of two blocks on the tile of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
 from typing import ClassVar
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.provenance import tile_names
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
-from agent.launches import power_of_two, values_of
 from agent.playbook.base import Optimization
-from agent.playbook.cutile.occupancy_hint import HINT as OCCUPANCY
-from agent.playbook.cutile.worker_warps import HINT as WARPS
 from agent.playbook.trial import F16, TileTrial
-from agent.rewriting.common.tile_sizes import MOST_ELEMENTS, ChangeableTiles
+from agent.rewriting.common.tile_sizes import ChangeableTiles
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 
 HINT = "num_ctas"
 CLUSTERS = (90, 100, 103)
-LONG_ROW = 16384
-"""Elements of a tile: two blocks of eight warps then have 32 a thread."""
-LONGEST_ROW = MOST_ELEMENTS // 2
 
 
 class NumCtas(Optimization):
@@ -51,9 +38,9 @@ class NumCtas(Optimization):
     family = "cluster"
     revisit_after = frozenset({"arithmetic", "scheduling", "tiles"})
     priority: ClassVar = {
-        KernelClass.MEMORY: 310,
-        KernelClass.BALANCED: 210,
         KernelClass.COMPUTE: 60,
+        KernelClass.BALANCED: 210,
+        KernelClass.MEMORY: 310,
     }
     expected = "removes spills of large tiles on sm_90; 2-CTA MMA on sm_100; can lose on thin tiles"
     hypothesis = "Two blocks split the accumulator and share operands, which relieves registers."
@@ -91,12 +78,6 @@ def matmul(a, b):
         kernels = self._kernels(subject)
         if all(hint_of(subject, kernel, HINT) == 2 for kernel in kernels):
             raise NotApplicable(f"{HINT} is 2 already")
-        if not CUTILE.has_dot(subject.source, kernels[0]):
-            return [
-                {HINT: 2, WARPS: 8, OCCUPANCY: occupancy, **sizes}
-                for sizes in _whole_rows(subject, kernels)
-                for occupancy in (8, 4)
-            ]
         try:
             larger = ChangeableTiles.of(CUTILE, subject.source).doubled()
         except NotApplicable:
@@ -104,51 +85,23 @@ def matmul(a, b):
         return [{HINT: 2}, *({HINT: 2, **sizes} for sizes in larger)]
 
     def apply(self, subject: Subject, params: Params) -> str:
-        """Set it for every launched kernel that it is for, with what belongs to it."""
+        """Set it for every launched kernel that multiplies tiles, and the sizes with it."""
         text = with_hint(subject, self._kernels(subject), HINT, int(params[HINT]))
-        for hint in (WARPS, OCCUPANCY):
-            if hint in params:
-                changed = replace(subject, source=subject.source.with_text(text))
-                kernels = hintable(changed, hint, CUTILE.chosen(changed.source))
-                with suppress(NotApplicable):  # it is set to that already
-                    text = with_hint(changed, kernels, hint, int(params[hint]))
-        sizes = {name: n for name, n in params.items() if name not in (HINT, WARPS, OCCUPANCY)}
+        sizes = {name: n for name, n in params.items() if name != HINT}
         if not sizes:
             return text
         return ChangeableTiles.of(CUTILE, subject.source.with_text(text)).resize(sizes)
 
     def _kernels(self, subject: Subject) -> tuple[Kernel, ...]:
-        if subject.hardware.sm not in (0, *CLUSTERS):
-            raise NotApplicable(f"sm_{subject.hardware.sm} has no pairs of thread blocks")
+        check_pairs(subject)
         source = subject.source
-        chosen = CUTILE.chosen(source)
-        multiplying = [k for k in chosen if CUTILE.has_dot(source, k)]
-        if not multiplying and subject.kernel_class is not KernelClass.MEMORY:
+        multiplying = [k for k in CUTILE.chosen(source) if CUTILE.has_dot(source, k)]
+        if not multiplying:
             raise NotApplicable("no launched kernel multiplies tiles")
-        return hintable(subject, HINT, multiplying or chosen)
+        return hintable(subject, HINT, multiplying)
 
 
-def _whole_rows(subject: Subject, kernels: Sequence[Kernel]) -> list[dict[str, int]]:
-    """Sizes of tiles that hold a long row: as they are, or those of one constant.
-
-    Raises:
-        NotApplicable: no row is that long, or no tile may be.
-    """
-    source, launches = subject.source, subject.launches
-    rows = {t.shape[-1] for each in launches for t in each.tensors.values() if t.shape}
-    wide = {size for n in rows if LONG_ROW <= (size := power_of_two(n)) <= LONGEST_ROW}
-    if rows and not wide:
-        raise NotApplicable(f"no row has {LONG_ROW // 2} to {LONGEST_ROW} elements")
-    tiles = {
-        size
-        for kernel in kernels
-        for constant in tile_names(CUTILE, source, kernel)
-        for size in values_of(launches, kernel.name, constant)
-    }
-    found: list[dict[str, int]] = [{}] if not tiles or max(tiles) >= LONG_ROW else []
-    with suppress(NotApplicable):
-        changeable = ChangeableTiles.of(CUTILE, source)
-        found += [sizes for size in sorted(wide or {LONG_ROW}) for sizes in changeable.grown(size)]
-    if not found:
-        raise NotApplicable(f"no tile holds a row of over {LONG_ROW // 2} elements, or may")
-    return found
+def check_pairs(subject: Subject) -> None:
+    """Refuse a GPU whose thread blocks do not work in pairs. Raises `NotApplicable`."""
+    if subject.hardware.sm not in (0, *CLUSTERS):
+        raise NotApplicable(f"sm_{subject.hardware.sm} has no pairs of thread blocks")

@@ -1,0 +1,3 @@
+"""How cuda.tile is called, whatever a file calls it."""
+
+CT = "cuda.tile."
