@@ -28,6 +28,10 @@ PROCESSES = 2.0
 """Times the noise floor, which is a mean over pairs: how far apart two processes of a screen may
 put the same code."""
 
+LEAST_NEAR = 0.005
+"""Where processes differ by less, the first of a sweep are as good as each other: five seconds of
+looks in new ones would choose between 0.1555 and 0.1554 ms, as of a softmax on an H200."""
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -60,8 +64,7 @@ class Sweep:
         shas = [candidate.sha for candidate in run.candidates]
         variants = dict(zip(shas, self.candidates.checkouts(run, shas), strict=True))
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
-        near = near_noise(run)
-        near = near if near < FAR_BEHIND else 0.0  # one look more would not tell them apart
+        near = told_apart(near_noise(run))
         try:
             with self.judge.line_ups(incumbent, variants, configs) as line_ups:
                 looks = _Looks(self, run, incumbent, variants, line_ups, stop)
@@ -143,6 +146,15 @@ class _Looks:
 def near_noise(run: Run) -> float:
     """How far apart two processes may put the same code, as a log ratio."""
     return PROCESSES * run.calibration.noise_floor if run.calibration else 0.0
+
+
+def told_apart(near: float) -> float:
+    """Within which difference variants are looked at again, in new processes; 0: not at all.
+
+    Args:
+        near: how far apart two processes may put the same code, as a log ratio.
+    """
+    return near if LEAST_NEAR <= near < FAR_BEHIND else 0.0  # else it would tell too little
 
 
 def looked_at(run: Run, subset: Subset | None) -> int | None:

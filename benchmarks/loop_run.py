@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from benchmarks.spec import HERE, Spec
 
 ITERATION_S = 120.0
 INTERRUPT_S = 30.0
+DOCTOR_S = 60.0
 PATIENCE = "100"
 WHOLE = ("--keep-going", "--patience", PATIENCE, "--max-iterations", PATIENCE)
 """The whole playbook is tried, however many entries gain nothing."""
@@ -56,11 +58,14 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
         baseline.
     """
     repository = make_repository(spec, work)
+    know_the_machine(repository)
     command = [sys.executable, "-m", "agent", "run", "--yes", "--kernel", spec.kernel.name]
     command += limits.options
     log = work / f"{spec.framework}-{spec.name}.log"
+    began = time.monotonic()
     with log.open("w") as output:
         end = until(command, repository, output.fileno(), limits.deadline_s)
+    wall_s = time.monotonic() - began
     lines = log.read_text().strip().splitlines()
     journals = sorted(repository.glob("sandbox/runs/*/journal.jsonl"))
     record = story([entry.event for entry in read(journals[0])] if journals else [])
@@ -82,12 +87,18 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
     whole = [spent for spent in spent_s["verify"] if ORIGIN in spent]  # no baseline, no wrong one
     return record | {
         "cut": end.cut,
+        "wall_s": round(wall_s, 1),
         "best_source": best.stdout,
         "log": lines,
         "pair_s": mean(spent_s["pair"]),
         "screen_s": mean(spent_s["screen"]),
         "verify_s": mean(whole),
     }
+
+
+def know_the_machine(repository: Path) -> None:
+    """Measure what the GPU attains, as `tile-agent doctor` does once for a machine."""
+    until([sys.executable, "-m", "agent", "doctor"], repository, subprocess.DEVNULL, DOCTOR_S)
 
 
 def mean(spent: list[dict[str, float]]) -> dict[str, float]:
