@@ -795,3 +795,35 @@ def test_a_tile_index_that_also_counts_experts_keeps_its_size() -> None:
     assert all("N" in params for params in variants(text, "tile-sizes"))
     counted = text.replace(MULTIPLIED, f"{MULTIPLIED}        acc *= ct.load(a, (n, 0), (1, 1))\n")
     assert all("N" not in params for params in variants(counted, "tile-sizes"))
+
+
+ATTENTION = (Path(__file__).parents[2] / "benchmarks/cutile/attention/attention.py").read_text()
+CAUSAL, UP_TO = "columns <= rows", "ct.cdiv((i + 1) * TILE_M, TILE_N)"
+TO_THE_ROWS = "min(k.shape[2], (i + 1) * TILE_M)"
+WHOLE = "takes in whole tiles up to its loop's end"
+
+
+@pytest.mark.parametrize(
+    ("mask", "end", "reason"),
+    [
+        (CAUSAL, UP_TO, ""),
+        (CAUSAL, f"ct.cdiv({TO_THE_ROWS}, TILE_N)", ""),
+        ("columns < k.shape[2]", "ct.cdiv(k.shape[2], TILE_N)", ""),
+        ("columns < k.shape[2]", UP_TO, WHOLE),  # a block of rows sees whole blocks of columns
+        ("columns < k.shape[2]", f"ct.cdiv({TO_THE_ROWS}, TILE_N)", WHOLE),
+        ("columns <= rows + 64", UP_TO, WHOLE),
+    ],
+)
+def test_a_loop_up_to_an_end_of_its_own_takes_tiles_of_one_size(
+    mask: str, end: str, reason: str
+) -> None:
+    """Unless the mask removes what is behind the end; behind an array's there is padding."""
+    text = ATTENTION.replace(CAUSAL, mask).replace(UP_TO, end)
+    assert mask in text and end in text
+    asked = Subject(Source(text), KernelClass.COMPUTE, Hardware(sm=90))
+    entry = playbook.get("tile-sizes")
+    if not reason:
+        assert 128 in [params.get("TILE_N") for params in entry.variants(asked)]
+        return
+    with pytest.raises(NotApplicable, match=reason):
+        entry.variants(asked)

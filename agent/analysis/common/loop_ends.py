@@ -16,7 +16,7 @@ import libcst as cst
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.rounds import SHAPING
-from agent.syntax import argument, assigned, children, descendants, keyword
+from agent.syntax import argument, assigned, children, descendants, keyword, positional
 
 Terms: TypeAlias = Mapping[tuple[str, ...], int]
 """Products of names -> how often each is in a sum."""
@@ -36,6 +36,51 @@ def reads_past_loop(flow: Flow) -> cst.Call | None:
                 if any(not _ends(flow, loop, call, end, place) for end, place in places):
                     return call
     return None
+
+
+def tile_past_loop(flow: Flow) -> cst.Call | None:
+    """A load of a loop's tile, by its number, of which elements behind the loop's end count.
+
+    How many these are the size decides, be it larger or smaller: a block of rows that takes in
+    whole tiles of columns up to its own end does so by the tile.
+    """
+    for loop in descendants(flow.body, cst.For):
+        if flow.carries(loop.iter):
+            places = _blocks_of(flow, loop)
+            for call in _tiles_along(flow, loop):
+                if any(not _is_whole(flow, loop, end, place) for end, place in places):
+                    return call
+    return None
+
+
+def _is_whole(flow: Flow, loop: cst.For, end: cst.CSTNode, place: Terms) -> bool:
+    """Whether nothing counts of a tile behind one of the ends that a loop may have.
+
+    Behind the array's end there is padding, which is followed elsewhere, so that a length by itself
+    is taken for the array's. What is left of a product of sizes, as of `(i + 1) * ROWS`, is none.
+    """
+    past = _plus(place, _terms(flow, end), -1)
+    if any(_covers(flow, loop, each, past, place) for each in _beside(flow, loop)):
+        return True
+    return len(_terms(flow, end)) < 2
+
+
+def _tiles_along(flow: Flow, loop: cst.For) -> Iterator[cst.Call]:
+    """The loads of a loop's tiles, by the number of the tile."""
+    if not isinstance(loop.target, cst.Name):
+        return
+    for call in descendants(loop.body, cst.Call):
+        called = flow.dialect.called(flow.source, call) or ""
+        if called not in flow.dialect.indexed_loads:
+            continue
+        index, shape = (slot.of(call) for slot in flow.dialect.indexed_loads[called])
+        if not isinstance(index, cst.Tuple) or not isinstance(shape, cst.Tuple):
+            continue
+        for place, edge in zip(index.elements, shape.elements, strict=False):
+            number = value_of(flow.source, place.value)
+            is_counter = isinstance(number, cst.Name) and number.value == loop.target.value
+            if is_counter and flow.carries(edge.value):
+                yield call
 
 
 def _ends(flow: Flow, loop: cst.For, call: cst.Call, end: cst.CSTNode, place: Terms) -> bool:
@@ -281,7 +326,7 @@ def _terms(flow: Flow, node: cst.CSTNode, deep: int = 0) -> Terms:
         case cst.Call():
             called = flow.dialect.called(source, node) or ""
             if called in flow.dialect.iotas:
-                return {(_IOTA + source.code(node.args[-1].value),): 1}
+                return {(_IOTA + source.code(positional(node)[-1]),): 1}
             if called.rpartition(".")[2] in _HINTS and node.args:
                 return _terms(flow, node.args[0].value, deep)
             method = node.func

@@ -9,6 +9,7 @@ from agent.analysis.common.block_places import bound_to_block
 from agent.analysis.common.combining import combined_otherwise
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.inner_flows import inner_flows
+from agent.analysis.common.loop_ends import tile_past_loop
 from agent.analysis.common.rounds import kept_block_by_block
 from agent.analysis.common.running_maxima import begins_otherwise
 from agent.syntax import assigned, descendants
@@ -27,6 +28,7 @@ def needed_size(flow: Flow) -> str | None:
         or _counts(flow, counting_access(flow))
         or bound_to_block(flow)
         or begins_otherwise(flow)
+        or _up_to_an_end(flow)
         or _by_while(flow)
         or _by_helper(flow)
     )
@@ -39,6 +41,14 @@ def _beside_another(flow: Flow) -> str | None:
         return None
     node, other = found
     return f"line {flow.source.line(node)} lays it along the dimension of {other}: one has to be 1"
+
+
+def _up_to_an_end(flow: Flow) -> str | None:
+    """Whole tiles up to the end of a loop that is no array's."""
+    if (load := tile_past_loop(flow)) is None:
+        return None
+    line = flow.source.line(load)
+    return f"line {line} takes in whole tiles up to its loop's end: the size decides how far"
 
 
 def _by_while(flow: Flow) -> str | None:
