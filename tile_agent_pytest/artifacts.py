@@ -54,6 +54,7 @@ import os
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
@@ -123,7 +124,11 @@ def main(job: Message) -> None:
         errors=tests.errors,
         work=[work.describe() for work in recorder.work],
     )
-    launches = timed or list(seen) or list(assumed(job))
+    try:
+        launches = timed or list(seen) or list(assumed(job))
+    except NotImportable as problem:  # tests that need it have failed for the same
+        tell(event="not-importable", said=str(problem))
+        return
     if job["language"] == "triton":
         keep_digest_of_triton()
     told = chosen(launches, job["most"])
@@ -332,6 +337,19 @@ def _recording(job: Message, recorder: LaunchRecorder) -> AbstractContextManager
 # --- compiling ----------------------------------------------------------------------------------
 
 
+class NotImportable(Exception):
+    """The kernel's file fails where it is imported; what it raised, in a line."""
+
+
+def _fault(problem: BaseException, root: Path) -> str:
+    """An exception in a line, behind the last place of the checkout that it came through."""
+    said = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
+    frames = [(Path(f.filename), f.lineno) for f in traceback.extract_tb(problem.__traceback__)]
+    own = [(path, line) for path, line in frames if path.is_relative_to(root)]
+    place = f"{own[-1][0].relative_to(root)}:{own[-1][1]}: " if own else ""
+    return f"{place}{type(problem).__name__}: {said}"
+
+
 def assumed(job: Message) -> Iterator[RecordedLaunch]:
     """The cuTile kernels with the signatures that their source shows."""
     if job["assumed"] is None:
@@ -339,7 +357,10 @@ def assumed(job: Message) -> Iterator[RecordedLaunch]:
     compiler = Compiler.installed()
     with ExitStack() as stack:
         stack.enter_context(_pretending(job))
-        module = load(job["assumed"]["module"], Path(job["kernel"]))
+        try:
+            module = load(job["assumed"]["module"], Path(job["kernel"]))
+        except (Exception, SystemExit) as problem:
+            raise NotImportable(_fault(problem, Path(job["cwd"]))) from problem
     for wanted in job["assumed"]["kernels"]:
         kernel = compiler.kernel(module, wanted["name"], wanted["hints"])
 

@@ -171,6 +171,23 @@ def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
 
 
 @cutile
+@pytest.mark.parametrize("tests", [False, True])
+def test_a_file_that_cannot_be_imported(tests: bool, tmp_path: Path) -> None:
+    """That no test launches it would be said of a file that is not looked at at all."""
+    needs = "import ctypes\n\nctypes.CDLL('libno_such_driver.so.1')\n"
+    files = {"kernel.py": f"import driver\n{CUTILE}", "driver.py": needs}
+    repo = make_repo(tmp_path, files | ({"test_kernel.py": TEST} if tests else {}))
+    for command in ("explain", "diagnose"):
+        end = tile_agent(repo, command, "--kernel", "kernel.py", "--sm", "100")
+        assert end.code == ExitCode.USAGE
+        assert end.err == (
+            "tile-agent: kernel.py cannot be imported here: driver.py:3: OSError: "
+            "libno_such_driver.so.1: cannot open shared object file: No such file or directory: "
+            "mend and commit it\n"
+        )
+
+
+@cutile
 def test_a_package_of_the_repository_that_hides_the_installed_one_is_named(tmp_path: Path) -> None:
     """As in cuda-tile's own repository, where its extension is not built."""
     own = {"src/cuda/tile/__init__.py": "from cuda.tile._cext import launch\n"}
