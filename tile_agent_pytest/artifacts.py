@@ -54,14 +54,13 @@ import os
 import shutil
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.bench import Gate, Timing
-from tile_agent_pytest.compile_cutile import Compiler, load
+from tile_agent_pytest.compile_cutile import Compiler, behind_place, load
 from tile_agent_pytest.compile_processes import CompileTask, in_own_processes
 from tile_agent_pytest.kept_metadata import keep_digest_of_triton
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch
@@ -341,15 +340,6 @@ class NotImportable(Exception):
     """The kernel's file fails where it is imported; what it raised, in a line."""
 
 
-def _fault(problem: BaseException, root: Path) -> str:
-    """An exception in a line, behind the last place of the checkout that it came through."""
-    said = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
-    frames = [(Path(f.filename), f.lineno) for f in traceback.extract_tb(problem.__traceback__)]
-    own = [(path, line) for path, line in frames if path.is_relative_to(root)]
-    place = f"{own[-1][0].relative_to(root)}:{own[-1][1]}: " if own else ""
-    return f"{place}{type(problem).__name__}: {said}"
-
-
 def assumed(job: Message) -> Iterator[RecordedLaunch]:
     """The cuTile kernels with the signatures that their source shows."""
     if job["assumed"] is None:
@@ -360,7 +350,7 @@ def assumed(job: Message) -> Iterator[RecordedLaunch]:
         try:
             module = load(job["assumed"]["module"], Path(job["kernel"]))
         except (Exception, SystemExit) as problem:
-            raise NotImportable(_fault(problem, Path(job["cwd"]))) from problem
+            raise NotImportable(behind_place(problem, Path(job["cwd"]))) from problem
     for wanted in job["assumed"]["kernels"]:
         kernel = compiler.kernel(module, wanted["name"], wanted["hints"])
 
