@@ -100,7 +100,7 @@ def make_plan(request: Request) -> Plan:
     """
     build.check(request.options)
     found = preflight(request.kernel)
-    target, missing = _target(found, request)
+    target, lacks, missing = _target(found, request)
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
     with ExitStack() as stack:
@@ -111,7 +111,7 @@ def make_plan(request: Request) -> Plan:
         workspace.check_free(branch)
         logs = state_dir() / "logs" / f"plan-{new_run_id(found.repository, Path(found.kernel))}"
         collecting = Collecting(stack, request, target, found.repository.root, logs)
-        lacks = BACKENDS[target.backend].refusal(collecting.environment) or ""
+        lacks = BACKENDS[target.backend].refusal(collecting.environment) or lacks
         helpers = only_helpers(found.repository, found.head_sha, target.kernel, target.kernels)
         refusal = "; and ".join(filter(None, [lacks, helpers or missing]))
         try:
@@ -131,13 +131,12 @@ def _chosen(request: Request) -> bool:
     return any(chosen)
 
 
-def _target(found: Preflight, request: Request) -> tuple[Target, str]:
-    """What is worked on, and which tests are missing."""
+def _target(found: Preflight, request: Request) -> tuple[Target, str, str]:
+    """What is worked on, why no such kernel can run here, and which tests are missing."""
     try:
-        target, _, missing = target_on(found, request)
+        return target_on(found, request)
     except NoTests as problem:
-        target, missing = find_target(found.tree, found.kernel, needs_tests=False), str(problem)
-    return target, missing
+        return find_target(found.tree, found.kernel, needs_tests=False), "", str(problem)
 
 
 def _tests(

@@ -108,6 +108,22 @@ def test_helpers_are_no_kernels_of_the_plan(repo: Path) -> None:
     assert "           neither launched nor called by what is seen: two (line 16)" in told
 
 
+@pytest.mark.parametrize("parameter", ["**meta", "*rest"])
+def test_parameters_that_no_launch_can_give_are_refused(parameter: str, repo: Path) -> None:
+    kernel = (repo / "double.py").read_text()
+    given = kernel.replace("SIZE: tl.constexpr", f"SIZE: tl.constexpr, {parameter}", 1)
+    assert given != kernel
+    write(repo, {"double.py": given})
+    git(repo, "commit", "--quiet", "--no-gpg-sign", "--all", "--message", "Any")
+    planned = tile_agent(repo, "plan", "--kernel", "double.py")
+    assert planned.code == 3, planned.err
+    why = f"double_kernel takes {parameter}, "
+    assert why in planned.out.splitlines()[0]
+    ran = tile_agent(repo, "run", "--kernel", "double.py", "--yes")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert why in ran.err
+
+
 HELPERS = """\
 import triton
 
