@@ -126,15 +126,12 @@ def _may_be_none(function: ast.FunctionDef, parameter: str) -> bool:
 
 
 def _given(function: ast.FunctionDef) -> set[str]:
-    """What decorators hand to it: the keys of `triton.heuristics({...})`."""
-    return {
-        key.value
-        for decorator in function.decorator_list
-        for node in ast.walk(decorator)
-        if isinstance(node, ast.Dict)
-        for key in node.keys
-        if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    }
+    """What decorators hand to it: the keys of `triton.heuristics({...})`, or of `dict(...)`."""
+    nodes = [node for decorator in function.decorator_list for node in ast.walk(decorator)]
+    keys = [key for node in nodes if isinstance(node, ast.Dict) for key in node.keys]
+    found = {k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+    made = [n for n in nodes if isinstance(n, ast.Call) and named(n.func) == "dict"]
+    return found | {given.arg for call in made for given in call.keywords if given.arg}
 
 
 def _tuned(function: ast.FunctionDef) -> bool:

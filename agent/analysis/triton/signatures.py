@@ -1,4 +1,4 @@
-"""Parameters of a kernel that Triton has no way to give: nothing that is launched so can be tried."""
+"""Parameters of a kernel that Triton has no way to give: nothing of it can be launched."""
 
 from __future__ import annotations
 
