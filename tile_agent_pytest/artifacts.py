@@ -60,6 +60,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.bench import Gate, Timing
+from tile_agent_pytest.benchmark_options import called_once
 from tile_agent_pytest.compile_cutile import Compiler, behind_place, load
 from tile_agent_pytest.compile_processes import CompileTask, in_own_processes
 from tile_agent_pytest.kept_metadata import keep_digest_of_triton
@@ -210,7 +211,7 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> RecordedTests:
     ]
     if importlib.util.find_spec("pytest_benchmark"):
         storage = f"file://{job['folder']}/benchmarks"  # its default is a folder of the checkout
-        arguments += ["--benchmark-disable", f"--benchmark-storage={storage}"]
+        arguments.append(f"--benchmark-storage={storage}")
     if importlib.util.find_spec("xdist"):
         arguments.append("-n0")
     plugin.gate = _calling_once(recorder)
@@ -242,6 +243,10 @@ class RecordedTests:
         self.uncollected = False
         """Whether pytest ended before any test."""
         self.is_cut = False
+
+    def pytest_configure(self, config: Any) -> None:
+        """What a test times it is to launch once."""
+        called_once(config.option)
 
     def pytest_collection_finish(self, session: Any) -> None:
         """How near the results of captured tests have to be follows from their values."""

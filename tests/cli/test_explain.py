@@ -163,6 +163,17 @@ def test_a_test_file_that_needs_what_is_not_installed_is_left_out(tmp_path: Path
     assert "choose other tests with --tests, or have some made of the calls" in end.err
 
 
+@triton
+def test_what_a_project_asks_of_pytest_benchmark_is_put_aside(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
+    asking = "[pytest]\naddopts = --benchmark-only --benchmark-group-by=param:n\n"
+    test = "import kernel\n\n\ndef test_perf_run(benchmark):\n    benchmark(kernel.run)\n"
+    files = {"kernel.py": TRITON, "pytest.ini": asking, "tests/test_kernel.py": test}
+    end = explain(make_repo(tmp_path, files))
+    assert end.code == ExitCode.DONE, end.err
+    assert "  as tests/test_kernel.py::test_perf_run launches it" in end.out.splitlines()
+
+
 @cutile
 def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     end = explain(project(tmp_path, CUTILE.replace("2 * tile", "tile.to(ct.float16)")))
