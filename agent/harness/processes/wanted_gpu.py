@@ -19,8 +19,10 @@ REMEDY = (
 _DRIVER = re.compile(
     r"0 active drivers|No CUDA GPUs are available|Found no NVIDIA driver"
     r"|Torch not compiled with CUDA enabled|\blibcuda\.so|has no attribute '_cuda_"
+    r"|Could not run '[^'\n]+' with arguments from the 'CPU' backend"
 )
-"""What PyTorch, Triton and the system's loader say where there is no driver."""
+"""What PyTorch, Triton and the system's loader say where there is no driver, and PyTorch of an
+operator that is registered for a GPU alone."""
 _GPU = r"\b(?:cuda|gpus?|nvidia)\b"
 _WANTED = (
     r"\b(?:needs?|needed|requires?|required|must|only|expect(?:s|ed)?|no|not|without|unavailable)\b"

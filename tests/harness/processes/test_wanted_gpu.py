@@ -44,6 +44,7 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "SystemExit: CUDA is not available",
         "OSError: libcuda.so.1: cannot open shared object file: No such file or directory",
         "AttributeError: module 'torch._C' has no attribute '_cuda_getDeviceCount'",
+        "NotImplementedError: Could not run 'mine::scale' with arguments from the 'CPU' backend.",
         "AssertionError: Torch not compiled with CUDA enabled",
         ASKED,
         "AssertionError: assert x.is_cuda and y.is_cuda",
