@@ -33,6 +33,7 @@ from agent.harness.processes.recorded_command import (
     other_python,
     run_recorded,
 )
+from agent.harness.processes.wanted_gpu import REMEDY, shown_question, wants_gpu
 from agent.importers import module_of
 from agent.on_disk import on_disk
 from agent.redaction import redact
@@ -151,6 +152,8 @@ def capture_tests(
     found = entries(seen)
     is_skipped = end.code == NO_TESTS and bool(seen.tests and seen.tests.all_of_them)
     if not found and failed and end.stopped_s is None and not is_skipped:
+        if not elsewhere and wants_gpu(question := shown_question(seen.failure)):
+            raise CommandFailed(f"{failed}, nothing was written: {question}: {REMEDY}")
         test, name = seen.tests.no_fixture if seen.tests else ("", "")
         mend = f"mend it, or leave out what fails: {shown}{other_python(command)}"
         if test:

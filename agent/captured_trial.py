@@ -17,6 +17,7 @@ from agent.captured import CapturedTests, capture_tests
 from agent.errors import NothingCaptured, UsageError
 from agent.frozen_tests import holds
 from agent.harness.processes.captured_tests import failing_cases
+from agent.harness.processes.wanted_gpu import remedy as of_no_gpu
 from agent.repository import shown
 from agent.target import Target
 from agent.workspace import Workspace
@@ -69,7 +70,7 @@ def without_failing(found: CapturedTests, failing_of: FailingOf) -> CapturedTest
         left = without(found.entries, failing)
         (test, case), reason = next(iter(failing.items()))
         lacks = why_perhaps(found.entries, (test, case))
-        first = f"{test}[{case}]: {reason}{lacks}"
+        first = f"{test}[{case}]: {reason}{lacks or of_no_gpu(reason)}"
         if not left:
             raise NothingCaptured(f"every call fails on the code itself: {first}")
         found = replace(found, entries=left)

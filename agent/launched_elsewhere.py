@@ -32,7 +32,7 @@ def launched_elsewhere(repository: Repository, sha: str, kernel: str) -> Mapping
     names = [name for name, node in known.items() if node.decorator_list]
     found: dict[str, str] = {}
     for name, path, source in Importers(tree, import_roots(tree, kernel)).naming(kernel, names):
-        if name not in found and _launches(source, name):
+        if name not in found and launches(source, name):
             found[name] = path
     return found
 
@@ -56,18 +56,18 @@ def broken_launches(before: str, after: str, elsewhere: Mapping[str, str]) -> st
     return ""
 
 
-def _launches(source: bytes, name: str) -> bool:
+def launches(source: bytes, name: str) -> bool:
     """Whether a text launches a kernel: `name[grid](...)`, `ct.launch(stream, grid, name, ...)`."""
     calls = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call)]
     for call in calls:
-        if isinstance(call.func, ast.Subscript) and name in map(_name, ast.walk(call.func.value)):
+        if isinstance(call.func, ast.Subscript) and name in map(named, ast.walk(call.func.value)):
             return True
-        if _name(call.func) in LAUNCHERS and name in map(_name, call.args):
+        if named(call.func) in LAUNCHERS and name in map(named, call.args):
             return True
     return False
 
 
-def _name(node: ast.AST) -> str:
+def named(node: ast.AST) -> str:
     """The last part of a name; empty for anything else."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -126,15 +126,12 @@ def _may_be_none(function: ast.FunctionDef, parameter: str) -> bool:
 
 
 def _given(function: ast.FunctionDef) -> set[str]:
-    """What decorators hand to it: the keys of `triton.heuristics({...})`."""
-    return {
-        key.value
-        for decorator in function.decorator_list
-        for node in ast.walk(decorator)
-        if isinstance(node, ast.Dict)
-        for key in node.keys
-        if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    }
+    """What decorators hand to it: the keys of `triton.heuristics({...})`, or of `dict(...)`."""
+    nodes = [node for decorator in function.decorator_list for node in ast.walk(decorator)]
+    keys = [key for node in nodes if isinstance(node, ast.Dict) for key in node.keys]
+    found = {k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+    made = [n for n in nodes if isinstance(n, ast.Call) and named(n.func) == "dict"]
+    return found | {given.arg for call in made for given in call.keywords if given.arg}
 
 
 def _tuned(function: ast.FunctionDef) -> bool:

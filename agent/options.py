@@ -356,7 +356,8 @@ class Request:
         float | None,
         Option(
             "End the command of --capture after so many seconds, and be content with the calls "
-            "that it made until then.",
+            "that it made until then. Trying the tests that are made of them takes its time "
+            "besides, 3 minutes at most each time that they are run.",
             min=1,
         ),
     ] = None

@@ -96,13 +96,14 @@ def target_on(found: Preflight, request: Request) -> tuple[Target, str, str]:
 
 
 def _lacks(found: Preflight) -> str:
-    """Why no kernel of this language can run on this machine; empty where one can."""
+    """Why no kernel of this language, or none of this file, can run here; empty where one can."""
     text = found.tree.read([found.kernel])[found.kernel].decode("utf-8")
     try:
-        _, backend = parse(text, found.kernel)
+        source, backend = parse(text, found.kernel)
     except NoKernelError:  # a file it imports from may hold one: that is told elsewhere
         return ""
-    return backend.lacks(probe()) or ""
+    environment = probe()
+    return backend.lacks(environment) or backend.unlaunchable(source, environment) or ""
 
 
 def tree_of(repository: Repository, sha: str, changes: Collection[str] = ()) -> Tree:

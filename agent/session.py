@@ -34,6 +34,7 @@ from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.variables import insist_set
 from agent.harness.processes.worker_session import Checkout
+from agent.helper_files import only_helpers
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
 from agent.memory import PastRuns
@@ -157,6 +158,8 @@ def opened(
     target, lacks, missing = target_on(found, request)
     if lacks:
         raise UsageError(f"{lacks}; and {missing}" if missing else lacks)
+    if helpers := only_helpers(found.repository, found.head_sha, target.kernel, target.kernels):
+        raise UsageError(helpers)
     build.check_kernel(request.options, target.backend)
     build.reach(request.options, say)
     with ExitStack() as stack:

@@ -11,6 +11,11 @@ def passing(names: Iterable[str]) -> str:
     return "".join(f" --pass-env {shlex.quote(name)}" for name in names)
 
 
+def looking(command: str, kernel: str, pass_env: Iterable[str] = ()) -> str:
+    """A command that looks at a kernel: `explain`, `diagnose`; whole, so that it can be pasted."""
+    return f"`tile-agent {command} --kernel {shlex.quote(kernel)}{passing(pass_env)}`"
+
+
 def or_captured_in_run(kernel: str, pass_env: Iterable[str] = ()) -> str:
     """The end of a refusal for tests that cannot be had: a run goes by what it captures."""
     given = f"--kernel {shlex.quote(kernel)}{passing(pass_env)}"

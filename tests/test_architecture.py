@@ -31,7 +31,7 @@ TIERS = """
     candidates  captured  profiled  collecting  compiling  throwaway  ported
     proposers
     store
-    memory
+    memory  helper_files
     attempts  past_looks  launched_elsewhere  port_answers  port_imports
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir  porting

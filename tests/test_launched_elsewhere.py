@@ -101,6 +101,12 @@ NONE = "    if rows is None:\n        rows = 1\n"
             "",
         ),
         (
+            KERNEL.replace("@triton.jit", "@triton.heuristics(dict(rows=f))\n@triton.jit").replace(
+                HEAD, f"{HEAD}, rows"
+            ),
+            "",
+        ),
+        (
             KERNEL.replace("@triton.jit", "@triton.autotune(CONFIGS, [])\n@triton.jit"),
             "tune what is handed to it",
         ),

@@ -60,7 +60,8 @@ from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.bench import Gate, Timing
-from tile_agent_pytest.compile_cutile import Compiler, load
+from tile_agent_pytest.benchmark_options import called_once
+from tile_agent_pytest.compile_cutile import Compiler, behind_place, load
 from tile_agent_pytest.compile_processes import CompileTask, in_own_processes
 from tile_agent_pytest.kept_metadata import keep_digest_of_triton
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch
@@ -123,7 +124,11 @@ def main(job: Message) -> None:
         errors=tests.errors,
         work=[work.describe() for work in recorder.work],
     )
-    launches = timed or list(seen) or list(assumed(job))
+    try:
+        launches = timed or list(seen) or list(assumed(job))
+    except NotImportable as problem:  # tests that need it have failed for the same
+        tell(event="not-importable", said=str(problem))
+        return
     if job["language"] == "triton":
         keep_digest_of_triton()
     told = chosen(launches, job["most"])
@@ -206,7 +211,7 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> RecordedTests:
     ]
     if importlib.util.find_spec("pytest_benchmark"):
         storage = f"file://{job['folder']}/benchmarks"  # its default is a folder of the checkout
-        arguments += ["--benchmark-disable", f"--benchmark-storage={storage}"]
+        arguments.append(f"--benchmark-storage={storage}")
     if importlib.util.find_spec("xdist"):
         arguments.append("-n0")
     plugin.gate = _calling_once(recorder)
@@ -238,6 +243,10 @@ class RecordedTests:
         self.uncollected = False
         """Whether pytest ended before any test."""
         self.is_cut = False
+
+    def pytest_configure(self, config: Any) -> None:
+        """What a test times it is to launch once."""
+        called_once(config.option)
 
     def pytest_collection_finish(self, session: Any) -> None:
         """How near the results of captured tests have to be follows from their values."""
@@ -332,6 +341,10 @@ def _recording(job: Message, recorder: LaunchRecorder) -> AbstractContextManager
 # --- compiling ----------------------------------------------------------------------------------
 
 
+class NotImportable(Exception):
+    """The kernel's file fails where it is imported; what it raised, in a line."""
+
+
 def assumed(job: Message) -> Iterator[RecordedLaunch]:
     """The cuTile kernels with the signatures that their source shows."""
     if job["assumed"] is None:
@@ -339,7 +352,10 @@ def assumed(job: Message) -> Iterator[RecordedLaunch]:
     compiler = Compiler.installed()
     with ExitStack() as stack:
         stack.enter_context(_pretending(job))
-        module = load(job["assumed"]["module"], Path(job["kernel"]))
+        try:
+            module = load(job["assumed"]["module"], Path(job["kernel"]))
+        except (Exception, SystemExit) as problem:
+            raise NotImportable(behind_place(problem, Path(job["cwd"]))) from problem
     for wanted in job["assumed"]["kernels"]:
         kernel = compiler.kernel(module, wanted["name"], wanted["hints"])
 

@@ -24,6 +24,7 @@ import json
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -235,6 +236,14 @@ def _place() -> str:
 def _line(problem: BaseException) -> str:
     """The first line of an error."""
     return next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
+
+
+def behind_place(problem: BaseException, root: Path) -> str:
+    """An exception in a line, behind the last place of the checkout that it came through."""
+    frames = [(Path(f.filename), f.lineno) for f in traceback.extract_tb(problem.__traceback__)]
+    own = [(path, line) for path, line in frames if path.is_relative_to(root)]
+    place = f"{own[-1][0].relative_to(root)}:{own[-1][1]}: " if own else ""
+    return f"{place}{type(problem).__name__}: {_line(problem)}"
 
 
 def with_place(problem: Exception) -> str:

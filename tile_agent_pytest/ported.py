@@ -37,6 +37,7 @@ from typing import Any
 
 import pytest
 
+from tile_agent_pytest.benchmark_options import called_once
 from tile_agent_pytest.missing_gpu import stands_in
 from tile_agent_pytest.ported_launches import Beyond, Done, KernelWatch, narrower
 from tile_agent_pytest.ported_values import (
@@ -329,6 +330,12 @@ def _begin() -> CallComparison | None:
 
 
 _running = _begin()  # before conftest.py, which may import the origin
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Values are compared, and not times."""
+    called_once(config.option)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

@@ -26,6 +26,7 @@ from tile_agent_pytest.known_values import (
     twin_of,
     writes_of,
 )
+from tile_agent_pytest.registered_operators import followed, launching
 
 ALIGNMENT_BYTES = 256
 """Of every allocation, as PyTorch's CUDA allocator aligns them at least."""
@@ -52,6 +53,7 @@ def storageless(sm: int) -> Iterator[None]:
         # torch tells no mode of it
         stack.enter_context(mock.patch.object(torch.Tensor, "set_", _set))
         stack.callback(forget_all)
+        stack.enter_context(followed())
         stack.enter_context(_OnMeta())
         yield
 
@@ -99,27 +101,19 @@ class _OnMeta(TorchFunctionMode):  # type: ignore[misc]
         kwargs = {name: _moved(value) for name, value in kwargs.items()}
         if str(kwargs.get("device")) == "meta":
             kwargs.pop("generator", None)  # of the CPU: it has nothing to draw
-        if (launching := _of_custom_operator(func)) is not None:
-            return self._launched(launching, func, args, kwargs)
+        if (launches := launching(func)) is not None:
+            return self._launched(launches, func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _launched(self, launching: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    def _launched(self, launches: Any, func: Any, args: Any, kwargs: Any) -> Any:
         """What an operator of the project's returns; on meta PyTorch asks what stands in for it,
         which launches nothing."""
         with self, torch.no_grad():
-            made = launching(*args, **kwargs)
+            made = launches(*args, **kwargs)
         try:
             return func(*args, **kwargs)  # with its gradient
         except (NotImplementedError, RuntimeError):  # nothing stands in for it
             return made
-
-
-def _of_custom_operator(func: Any) -> Any:
-    """The function behind a `torch.library.custom_op`; None of anything else."""
-    name = getattr(getattr(func, "_schema", func), "name", None)
-    name = name if isinstance(name, str) else getattr(func, "_qualified_op_name", None)
-    known = getattr(torch._library.custom_ops, "OPDEFS", {})
-    return getattr(known.get(name), "_init_fn", None) if name else None
 
 
 def _is_meta(tensor: torch.Tensor) -> bool:

@@ -45,6 +45,7 @@ from tile_agent_pytest import (
     tuned,
 )
 from tile_agent_pytest.bench import Timing, open_gpu
+from tile_agent_pytest.benchmark_options import judged
 from tile_agent_pytest.examining import comparer
 from tile_agent_pytest.examining.calls import CallRecorder
 from tile_agent_pytest.examining.originals import Originals
@@ -182,8 +183,7 @@ class PytestSession:
         self._config = config
         if hasattr(config.option, "dist"):
             config.option.dist, config.option.tx = "no", []
-        if hasattr(config.option, "benchmark_storage"):
-            config.option.benchmark_storage = f"file://{self.scratch}/benchmarks"
+        judged(config.option, storage=f"file://{self.scratch}/benchmarks")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember what could not be collected, and what skips all of its tests."""

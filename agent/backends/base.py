@@ -34,6 +34,9 @@ class Backend(Protocol):
         """Why this machine's hardware cannot run such a kernel, whatever is installed; None when it
         can."""
 
+    def unlaunchable(self, source: Source, environment: Environment) -> str | None:
+        """Why a kernel of the file can be launched on no machine, or not on this one."""
+
     def refusal(self, environment: Environment) -> str | None:
         """Why this machine cannot time such a kernel, with the mend; None when it can."""
 

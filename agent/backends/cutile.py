@@ -36,6 +36,10 @@ class CuTileBackend:
         """A GPU that is new enough, or its driver."""
         return lacks_gpu(environment)
 
+    def unlaunchable(self, source: Source, environment: Environment) -> str | None:  # noqa: ARG002
+        """Nothing that the source shows: the linter says what cuTile does not compile."""
+        return None
+
     def refusal(self, environment: Environment) -> str | None:
         """The first thing missing of a GPU, its driver, cuda-tile and tileiras."""
         if refusal := lacks_gpu(environment):

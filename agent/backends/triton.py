@@ -8,6 +8,7 @@ from agent.analysis.common.intensity import classify
 from agent.analysis.common.kernels import Classification, KernelFunction
 from agent.analysis.common.structure import Structure, structure_of
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.signatures import unlaunchable
 from agent.analysis.triton.wrapped import decorated
 from agent.environment import Environment
 from agent.syntax import Source
@@ -34,6 +35,10 @@ class TritonBackend:
     def lacks(self, environment: Environment) -> str | None:  # noqa: ARG002
         """Nothing: without a GPU the interpreter runs the kernel."""
         return None
+
+    def unlaunchable(self, source: Source, environment: Environment) -> str | None:
+        """Parameters that Triton, or its interpreter, has no way to give."""
+        return unlaunchable(source, interpreted=environment.gpu is None)
 
     def refusal(self, environment: Environment) -> str | None:
         """Only a missing triton, or an old one: without a GPU the interpreter runs the kernel."""

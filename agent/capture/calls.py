@@ -164,6 +164,8 @@ class Capture:
     """`namespace::name` of the file's functions that are torch custom ops."""
     imported_s: float = 0.0
     """What its statements take that launch kernels whenever it is imported, as far as was seen."""
+    failure: str = ""
+    """The account of the first exception that ended a process, or failed a test."""
 
     @property
     def total_ms(self) -> float:
@@ -200,6 +202,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
     registered: dict[str, None] = {}
     faults: dict[str, None] = {}
     imported_s = 0.0
+    failure = ""
     tests: SeenTests | None = None
     for process in records:
         here_s = 0.0
@@ -213,6 +216,8 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
                 last = message
             elif "tests" in message:
                 tests = (tests or SeenTests()).with_those_of(message["tests"])
+            elif "failure" in message:
+                failure = failure or message["failure"]
             elif "fault" in message:
                 faults[message["fault"]] = None
             elif "registered" in message:
@@ -244,6 +249,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
         tuple(operators),
         tuple(registered),
         imported_s,
+        failure,
     )
 
 

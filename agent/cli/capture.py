@@ -53,7 +53,8 @@ def capture(
         typer.Option(
             min=1,
             help="End the command after so many seconds, and be content with the calls that it "
-            "made until then.",
+            "made until then. Trying the tests that are made of them takes its time besides, 3 "
+            "minutes at most each time that they are run.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
@@ -82,7 +83,7 @@ def capture(
     from agent.capture.files import CaptureFiles
     from agent.captured import capture_tests
     from agent.captured_trial import placed, trying, untried, without_failing
-    from agent.cli.still import capturing
+    from agent.cli.still import capturing, waiting_for
     from agent.errors import CommandFailed, Interrupted, NothingCaptured, UsageError
     from agent.harness.compiling.cutile import import_roots
     from agent.harness.processes.recorded_command import interpreter_of
@@ -115,7 +116,8 @@ def capture(
         roots = import_roots(kernel.resolve())
         failing = partial(_failing, backend.name, roots, passed, interpreter)
         try:
-            found = without_failing(found, failing) if out else placed(found, kernel, failing)
+            with waiting_for("trying the captured tests; Ctrl-C leaves them untried"):
+                found = without_failing(found, failing) if out else placed(found, kernel, failing)
         except Interrupted as end:
             if end.by != signal.SIGINT:
                 raise

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from agent.backends.base import Backend
     from agent.causes import Diagnosis
     from agent.launches import ObservedLaunch
+    from agent.options import Request
+    from agent.session import Session
     from agent.syntax import Source
 
 DEFAULT_SM = 90
@@ -138,7 +140,6 @@ def _timed(
     kernel: Path, tests: list[str], timeout_s: float, python: str, pass_env: tuple[str, ...]
 ) -> tuple[Diagnosis, tuple[ObservedLaunch, ...], tuple[str, ...]]:
     """From all of it: one pass of the perf tests, what they compile to, counters; with notes."""
-    from agent.cli.still import opened_aloud
     from agent.harness.compiling.artifacts import Wanted
     from agent.harness.diagnostician import Diagnostician
     from agent.harness.measuring.timed_pass import PassLimit
@@ -148,7 +149,8 @@ def _timed(
 
     options = Options(command=CommandOptions(pass_env=pass_env))
     request = Request(kernel, tuple(tests), options=options, python=python)
-    with opened_aloud(request, ("perf",)) as session:
+    with ExitStack() as stack:
+        session, lent = _opened(stack, request)
         checkout = session.checkout(session.origin_sha)
         limit = PassLimit(min(Options().calibration_budget_s, timeout_s / 2))
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True, limit=limit)
@@ -169,4 +171,21 @@ def _timed(
             commit,
             launches=outcome.launches,
         )
-        return found, outcome.launches, tuple(session.notes)
+        return found, outcome.launches, (*lent, *session.notes)
+
+
+def _opened(stack: ExitStack, request: Request) -> tuple[Session, tuple[str, ...]]:
+    """The committed kernel with its tests, or with those that a run on it captured; with a note."""
+    from agent.cli.lent_tests import lent_by_run
+    from agent.cli.still import opened_aloud
+    from agent.errors import NoTests
+    from agent.session import opened_at
+
+    try:
+        return stack.enter_context(opened_aloud(request, ("perf",))), ()
+    except NoTests:
+        lent = lent_by_run(request.kernel) if not request.tests else None
+        if lent is None or (sha := lent.commit_of_kernel()) is None:
+            raise
+    opening = opened_at(lent.repository, lent.run, sha, output.progress)
+    return stack.enter_context(opening), (lent.note,)

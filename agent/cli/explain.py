@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,19 +146,33 @@ def look_at(
 def compiled(
     stack: ExitStack, found: Found, tests: list[str], timeout_s: float, ref: str | None = None
 ) -> tuple[Checkout, Evidence]:
-    """What the tests launch, compiled, and in which checkout: see `_checkout_of`."""
+    """What the tests launch, compiled, and in which checkout: see `_checkout_of`.
+
+    Where the commit has none that launch a kernel, those of a run on it will do.
+    """
+    from agent.cli.lent_tests import lent_by_run
     from agent.cli.still import recording_launches
+    from agent.errors import NoTests
     from agent.harness.compiling.artifacts import collect
     from agent.harness.compiling.recorded_tests import NothingLaunched
 
-    checkout, nodeids = _checkout_of(stack, found, tests, ref)
-    try:
+    def collected(checkout: Checkout, nodeids: tuple[str, ...]) -> tuple[Checkout, Evidence]:
         with recording_launches(nodeids, timeout_s):
             return checkout, collect(checkout, nodeids, found.wanted, timeout_s)
-    except NothingLaunched:
-        if ref is None and not tests:
+
+    try:
+        return collected(*_checkout_of(stack, found, tests, ref))
+    except (NoTests, NothingLaunched):
+        if tests:
+            raise
+        if ref is None:
             _check_committed(found)
-        raise
+        lent = lent_by_run(found.path, ref or "HEAD")
+        if lent is None:
+            raise
+        root = lent.laid_out(stack, "" if ref else found.text)
+        checkout, evidence = collected(lent.checkout(root), lent.tests)
+        return checkout, replace(evidence, notes=(lent.note, *evidence.notes))
 
 
 def _check_committed(found: Found) -> None:
@@ -166,7 +180,7 @@ def _check_committed(found: Found) -> None:
 
     Nobody is to be sent to make others, which `capture` would refuse.
     """
-    from agent.errors import UsageError
+    from agent.errors import NoTests, UsageError
     from agent.preflight import tree_of
     from agent.repository import Repository
     from agent.target import find_target
@@ -177,13 +191,15 @@ def _check_committed(found: Found) -> None:
         return
     name, head = found.path.relative_to(repository.root).as_posix(), repository.head()
     if head is not None and repository.entry(head, name) is not None:
-        find_target(tree_of(repository, head, repository.changes()), name)
+        with suppress(NoTests):  # that there are none at all is told by who asked
+            find_target(tree_of(repository, head, repository.changes()), name)
 
 
 def _checkout_of(
     stack: ExitStack, found: Found, tests: list[str], ref: str | None
 ) -> tuple[Checkout, tuple[str, ...]]:
     """The kernel and its tests: of a commit, or of the last one with the kernel as on disk."""
+    from agent.cli.lent_tests import lent_by_run
     from agent.errors import UsageError
     from agent.harness.compiling.cutile import import_roots
     from agent.harness.processes.worker_session import Checkout
@@ -211,10 +227,8 @@ def _checkout_of(
     try:
         target = find_target(tree_of(repository, commit.text), name, tests)
     except UsageError:
-        if not tests and found.wanted.backend == "cutile":
+        if not tests and found.wanted.backend == "cutile" and lent_by_run(found.path) is None:
             return Checkout(root, import_roots(root / name), name), ()  # its source will have to do
-        if ref is None and not tests:
-            _check_committed(found)
         raise
     return Checkout(root, target.sys_path(root), name), target.tests
 

@@ -379,7 +379,9 @@ def _skipped(nodeids: Sequence[str]) -> Iterator[str]:
 
 def _fail(failure: Failure, session: Session) -> None:
     from agent.harness.processes.confinement import remedy
+    from agent.harness.processes.wanted_gpu import remedy as of_no_gpu
 
-    reason = session.with_log(f"{failure.reason}{remedy(session.options, failure.reason)}")
+    mend = remedy(session.options, failure.reason) or of_no_gpu(failure.reason)
+    reason = session.with_log(f"{failure.reason}{mend}")
     output.result({"correct": failure.correct, "reason": reason}, reason)
     raise typer.Exit(FAILED)

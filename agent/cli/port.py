@@ -56,6 +56,7 @@ def port(
     Exit code 3: the port does not agree with its origin; nothing is written.
     """
     output.use_json(as_json)
+    from agent.cli.still import waiting_for
     from agent.errors import UsageError
     from agent.ported import check as compare
     from agent.ported import project_of, translated, write_new
@@ -74,7 +75,8 @@ def port(
     for named in tests or ():
         if not Path(str(named).partition("::")[0]).exists():
             raise UsageError(f"{named}: no such file; name the tests of {kernel}")
-    made = translated(kernel, text)
+    with waiting_for("translating"):
+        made = translated(kernel, text)
     checked = None
     if check:
         project = project_of(kernel)
@@ -83,10 +85,11 @@ def port(
         if project.tests:
             names = ", ".join(os.path.relpath(test) for test in project.tests)
             output.progress(f"comparing both on the calls of {names}")
-        checked = compare(
-            made, kernel, project, made.functions,
-            python=python, timeout_s=timeout_s, name=str(file),
-        )  # fmt: skip
+        with waiting_for(f"running the tests, {timeout_s:.0f} s at most each time"):
+            checked = compare(
+                made, kernel, project, made.functions,
+                python=python, timeout_s=timeout_s, name=str(file),
+            )  # fmt: skip
     written = checked is None or not checked.problems
     if written:
         write_new(file, made.text)

@@ -20,7 +20,7 @@ SILENT_S = 60.0
 """After so long without a line, one says where the run is."""
 MOST_NAMED = 2
 """Tests, in a line."""
-SOON_S = 15.0
+SOON_S = 10.0
 """The same of a command that answers in seconds, as a rule."""
 _LOOK_S = 0.5
 
@@ -129,6 +129,23 @@ def capturing(silent_s: float = SOON_S) -> Iterator[Callable[[str], None]]:
 
     with still.telling(tell):
         yield still.say
+
+
+@contextmanager
+def waiting_for(what: str, silent_s: float | None = None) -> Iterator[None]:
+    """While the block lasts, say what it is at whenever nothing was shown for long.
+
+    Args:
+        what: is done, as "translating".
+        silent_s: a line is due after so long; `SOON_S` where it is None.
+    """
+    begin = time.monotonic()
+
+    def tell() -> None:
+        output.progress(f"still {what}: {time.monotonic() - begin:.0f} s until now")
+
+    with Still(SOON_S if silent_s is None else silent_s).telling(tell):
+        yield
 
 
 @contextmanager

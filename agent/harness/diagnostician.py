@@ -37,15 +37,14 @@ from agent.harness.processes.worker_session import Checkout
 from agent.harness.roof import roof_of
 from agent.launches import ObservedLaunch, by_cost
 from agent.least_time import LeastTimes
+from agent.suggesting import looking
 from agent.syntax import Source
 
 UNPROFILED = -math.inf
 """When a profile must be over that nobody wants."""
 LEAST_PROFILE_S = 10.0
 """Nsight Compute and the test that it profiles take longer than this to start."""
-NOT_NEEDED = (
-    "no hardware counters: nobody chooses by them here; `tile-agent diagnose` profiles the kernel"
-)
+NOT_NEEDED = "no hardware counters: nobody chooses by them here; {} profiles the kernel"
 NO_TIME = (
     "no hardware counters: calibration left no time to profile the slowest perf test; a longer "
     "--calibration-budget-s does"
@@ -103,9 +102,10 @@ class Diagnostician:
         # a test that cannot be run without its GPU's work is none to run under a profiler
         asked = compiled is not None and compiled.work and not is_plain(facts)
         counters = self._counters(checkout, timed, until) if asked else NoCounters("")
+        explain = looking("explain", checkout.kernel, self.wanted.pass_env)
         missing = [
-            *_missing(compiled, timed),
-            *_several(facts, source),
+            *_missing(compiled, timed, explain),
+            *_several(facts, source, explain),
             *_unmatched(levels_ms, timed if self.gpu else ()),
         ]
         if isinstance(counters, NoCounters):
@@ -155,7 +155,8 @@ class Diagnostician:
         if not self.counters or self.gpu is None or not timed:
             return NoCounters("")
         if until == UNPROFILED:
-            return NoCounters(NOT_NEEDED)
+            profile = looking("diagnose", checkout.kernel, self.wanted.pass_env)
+            return NoCounters(NOT_NEEDED.format(profile))
         left_s = until - time.monotonic()
         if left_s < LEAST_PROFILE_S:
             return NoCounters(NO_TIME)
@@ -294,9 +295,11 @@ def _timed(
     return tuple(found)
 
 
-def _missing(compiled: CompiledCommit | None, timed: Sequence[object]) -> Iterator[str]:
+def _missing(
+    compiled: CompiledCommit | None, timed: Sequence[object], explain: str
+) -> Iterator[str]:
     if compiled is None:
-        yield "what the kernel compiles to is not known here; `tile-agent explain` tells"
+        yield f"what the kernel compiles to is not known here; {explain} tells"
         return
     for result in compiled.results:
         if isinstance(result, NotCompiled):
@@ -305,7 +308,7 @@ def _missing(compiled: CompiledCommit | None, timed: Sequence[object]) -> Iterat
         yield "no perf test was seen to launch the kernel"
 
 
-def _several(facts: Facts, source: Source) -> Iterator[str]:
+def _several(facts: Facts, source: Source, explain: str) -> Iterator[str]:
     """Of a kernel that compiles to one thing alone its occupancy is told."""
     tuned = {k.name for k in TRITON.kernels(source) if why_tuned(source, k, "what it is given")}
     tuned |= {k.name for k in CUTILE.kernels(source) if CUTILE.tuned(source, k)}
@@ -316,7 +319,7 @@ def _several(facts: Facts, source: Source) -> Iterator[str]:
         if name in tuned:
             why = "as a kernel that tunes itself is, and which of them runs is not known here"
         variants = f"{name} is compiled in {len(artifacts)} variants"
-        yield f"{variants}, {why}; `tile-agent explain` shows them"
+        yield f"{variants}, {why}; {explain} shows them"
 
 
 def _unmatched(

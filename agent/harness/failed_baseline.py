@@ -8,6 +8,7 @@ import shlex
 from agent.errors import BaselineFailed
 from agent.frozen_tests import TestPlan
 from agent.harness.processes.confinement import remedy
+from agent.harness.processes.wanted_gpu import remedy as of_no_gpu
 from agent.measuring.measurement import Failure
 from agent.options import Options
 from agent.target import CAPTURED
@@ -22,7 +23,7 @@ def failed_baseline(
 ) -> BaselineFailed:
     """The error of a run whose tests, of this kind, fail on the user's own code."""
     reason = failure.reason
-    way_out = remedy(options, reason) or _others(kind, failure, tests)
+    way_out = remedy(options, reason) or of_no_gpu(reason) or _others(kind, failure, tests)
     return BaselineFailed(f"the {kind} tests fail before any change: {reason}{way_out}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from agent.errors import NoTests, UsageError
 from agent.events import Started
 from agent.frozen_tests import TestPlan
 from agent.harness.discovery import KINDS
+from agent.helper_files import called_elsewhere, listed, only_helpers
 from agent.launched_elsewhere import launched_elsewhere
 from agent.launches import ObservedLaunch, by_cost
 from agent.options import PLAYBOOK, Request
@@ -48,6 +49,9 @@ class Plan:
     kernel_class: str
     flop_per_byte: float
     kernels: tuple[KernelFunction, ...]
+    apart: tuple[str, ...]
+    """Of the kernels that the file does not launch, who calls or launches them, as far as it is
+    seen; a line each kind."""
     launches: tuple[ObservedLaunch, ...]
     launches_from: str
     """Who saw the launches."""
@@ -96,7 +100,7 @@ def make_plan(request: Request) -> Plan:
     """
     build.check(request.options)
     found = preflight(request.kernel)
-    target, missing = _target(found, request)
+    target, lacks, missing = _target(found, request)
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
     with ExitStack() as stack:
@@ -107,8 +111,9 @@ def make_plan(request: Request) -> Plan:
         workspace.check_free(branch)
         logs = state_dir() / "logs" / f"plan-{new_run_id(found.repository, Path(found.kernel))}"
         collecting = Collecting(stack, request, target, found.repository.root, logs)
-        lacks = BACKENDS[target.backend].refusal(collecting.environment) or ""
-        refusal = "; and ".join(filter(None, [lacks, missing]))
+        lacks = BACKENDS[target.backend].refusal(collecting.environment) or lacks
+        helpers = only_helpers(found.repository, found.head_sha, target.kernel, target.kernels)
+        refusal = "; and ".join(filter(None, [lacks, helpers or missing]))
         try:
             tests, notes = _tests(collecting, request, target, workspace, found.head_sha, refusal)
         except UsageError as problem:
@@ -126,13 +131,12 @@ def _chosen(request: Request) -> bool:
     return any(chosen)
 
 
-def _target(found: Preflight, request: Request) -> tuple[Target, str]:
-    """What is worked on, and which tests are missing."""
+def _target(found: Preflight, request: Request) -> tuple[Target, str, str]:
+    """What is worked on, why no such kernel can run here, and which tests are missing."""
     try:
-        target, _, missing = target_on(found, request)
+        return target_on(found, request)
     except NoTests as problem:
-        target, missing = find_target(found.tree, found.kernel, needs_tests=False), str(problem)
-    return target, missing
+        return find_target(found.tree, found.kernel, needs_tests=False), "", str(problem)
 
 
 def _tests(
@@ -209,6 +213,7 @@ def _planned(
         kernel_class=kernel_class.value,
         flop_per_byte=classification.flop_per_byte,
         kernels=target.kernels,
+        apart=tuple(_apart(found, target, elsewhere)),
         launches=launches,
         launches_from=f"as run {known.run_id} saw them"
         if known
@@ -236,6 +241,28 @@ def _planned(
         changes=tuple(_changes(found, branch)),
         notes=(*notes, *([recall.problem] if recall.problem else [])),
     )
+
+
+def _apart(found: Preflight, target: Target, elsewhere: Mapping[str, str]) -> Iterator[str]:
+    """Of the kernels that the file does not launch, who calls or launches them."""
+    left = [kernel for kernel in target.kernels if not kernel.launched_from]
+    away = [kernel for kernel in left if not kernel.called_by and kernel.name not in elsewhere]
+    called = called_elsewhere(found.repository, found.head_sha, target.kernel, away)
+    told: dict[str, list[str]] = {}
+    for kernel in left:
+        if kernel.name in elsewhere:
+            who = f"launched by {elsewhere[kernel.name]}"
+        elif kernel.called_by:
+            who = f"called by {listed(kernel.called_by)}"
+        elif kernel.name in called:
+            callers = called[kernel.name]
+            who = f"called by {listed([f'{c.kernel} of {c.file}' for c in callers])}"
+            if files := [file for c in callers for file in c.launched_by]:
+                who += f", launched by {listed(files)}"
+        else:
+            who = "neither launched nor called by what is seen"
+        told.setdefault(who, []).append(f"{kernel.name} (line {kernel.line})")
+    yield from (f"{who}: {', '.join(names)}" for who, names in told.items())
 
 
 def _order(

@@ -35,9 +35,7 @@ def _kernels(plan: Plan) -> list[str]:
         for k in plan.kernels
         if k.launched_from
     ]
-    others = [f"{k.name} (line {k.line})" for k in plan.kernels if not k.launched_from]
-    if others:
-        lines.append(f"           called by kernels, or from other files: {', '.join(others)}")
+    lines += [f"           {line}" for line in plan.apart]
     lines += [f"launches   {launch}" for launch in plan.launches[:3]]
     if len(plan.launches) > 3:
         lines.append(f"           and {len(plan.launches) - 3} more")

@@ -15,7 +15,7 @@ from typing import Any
 import libcst as cst
 from libcst.metadata.scope_provider import ImportAssignment
 
-from agent.analysis.triton.configs import constants_of
+from agent.analysis.triton.tables import constants_of
 from agent.syntax import Function, Source, argument, descendants
 
 CONFIG = "triton.Config"

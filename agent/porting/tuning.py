@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.analysis.triton.configs import constants_of
+from agent.analysis.triton.tables import HEURISTICS, computed_by, constants_of
 from agent.porting.config_values import CONFIG, UnreadConfig
 from agent.porting.configs import ConfigReader
 from agent.porting.context import Context
 from agent.syntax import Function, Source, argument
 
 JIT = "triton.jit"
-AUTOTUNE, HEURISTICS = "triton.autotune", "triton.heuristics"
+AUTOTUNE = "triton.autotune"
 WITHOUT_TUNER = "write one config into the launches"
 
 
@@ -116,28 +116,20 @@ def _first_config(context: Context, call: cst.Call) -> dict[str, cst.BaseExpress
 
 
 def _heuristics(context: Context, call: cst.Call) -> dict[str, cst.Lambda]:
-    table = call.args[0].value if call.args else None
-    if not isinstance(table, cst.Dict):
+    table = computed_by(context.source, call)
+    if table is None:
         raise context.refuse(
             call, "`@triton.heuristics` that are no table", "write the table into the decorator"
         )
     found: dict[str, cst.Lambda] = {}
-    for element in table.elements:
-        if not isinstance(element, cst.DictElement) or not isinstance(
-            element.key, cst.SimpleString
-        ):
+    for name, function in table.items():
+        if name is None:
             raise context.refuse(
                 call, "`@triton.heuristics` that are no table", "write the table out"
             )
-        if not isinstance(element.value, cst.Lambda):
+        if not isinstance(function, cst.Lambda):
             raise context.refuse(
                 call, "`@triton.heuristics` with a named function", "write it as a lambda"
             )
-        found[_name(element)] = element.value
+        found[name] = function
     return found
-
-
-def _name(element: cst.BaseDictElement) -> str:
-    assert isinstance(element, cst.DictElement)
-    assert isinstance(element.key, cst.SimpleString)
-    return str(element.key.evaluated_value)

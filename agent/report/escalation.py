@@ -10,6 +10,7 @@ from agent.report.mismatch import in_brief
 from agent.report.result import kept_at
 from agent.report.table import render as render_table
 from agent.state import Run
+from agent.suggesting import looking
 
 MEANINGS: Mapping[Cause, str] = {
     Cause.MEMORY: "Device memory is the bound: fewer bytes, or the same bytes faster.",
@@ -35,7 +36,7 @@ _STEPS: Mapping[Cause, tuple[str, ...]] = {
         "Which instruction waits: `ncu --section WarpStateStats --section SourceCounters`.",
     ),
     Cause.OCCUPANCY: (
-        "What keeps registers alive across the loop: `tile-agent explain` names spilling lines.",
+        "What keeps registers alive across the loop: {explain} names spilling lines.",
     ),
     Cause.LOCALITY: (
         "Which access moves more than it needs: `ncu --section MemoryWorkloadAnalysis_Tables`.",
@@ -70,6 +71,8 @@ def escalation(run: Run) -> str:
         for line in (diagnosis.evidence if diagnosis else ())
         if line.startswith("missing: ")
     ]
+    for_cause = _STEPS[diagnosis.cause] if diagnosis else ()
+    explain = looking("explain", started.kernel, started.options.command.pass_env)
     return render(
         "escalation.md.j2",
         kernel=started.kernel,
@@ -85,7 +88,7 @@ def escalation(run: Run) -> str:
         best_ms=run.incumbent_ms,
         noise_floor=run.calibration.noise_floor if run.calibration else None,
         steps=[
-            *(_STEPS[diagnosis.cause] if diagnosis else ()),
+            *(step.replace("{explain}", explain) for step in for_cause),
             *(f"What the diagnosis lacked: {line}" for line in missing),
             *([seen] if run.kept else []),
             f"What was set aside is under refs/tile-agent/{started.run_id}/, each with its source.",

@@ -163,11 +163,39 @@ def test_a_test_file_that_needs_what_is_not_installed_is_left_out(tmp_path: Path
     assert "choose other tests with --tests, or have some made of the calls" in end.err
 
 
+@triton
+def test_what_a_project_asks_of_pytest_benchmark_is_put_aside(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
+    asking = "[pytest]\naddopts = --benchmark-only --benchmark-group-by=param:n\n"
+    test = "import kernel\n\n\ndef test_perf_run(benchmark):\n    benchmark(kernel.run)\n"
+    files = {"kernel.py": TRITON, "pytest.ini": asking, "tests/test_kernel.py": test}
+    end = explain(make_repo(tmp_path, files))
+    assert end.code == ExitCode.DONE, end.err
+    assert "  as tests/test_kernel.py::test_perf_run launches it" in end.out.splitlines()
+
+
 @cutile
 def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     end = explain(project(tmp_path, CUTILE.replace("2 * tile", "tile.to(ct.float16)")))
     assert end.code == ExitCode.NO_IMPROVEMENT
     assert "sm_90: kernel.py:10" in end.out
+
+
+@cutile
+@pytest.mark.parametrize("tests", [False, True])
+def test_a_file_that_cannot_be_imported(tests: bool, tmp_path: Path) -> None:
+    """That no test launches it would be said of a file that is not looked at at all."""
+    needs = "import ctypes\n\nctypes.CDLL('libno_such_driver.so.1')\n"
+    files = {"kernel.py": f"import driver\n{CUTILE}", "driver.py": needs}
+    repo = make_repo(tmp_path, files | ({"test_kernel.py": TEST} if tests else {}))
+    for command in ("explain", "diagnose"):
+        end = tile_agent(repo, command, "--kernel", "kernel.py", "--sm", "100")
+        assert end.code == ExitCode.USAGE
+        assert end.err == (
+            "tile-agent: kernel.py cannot be imported here: driver.py:3: OSError: "
+            "libno_such_driver.so.1: cannot open shared object file: No such file or directory: "
+            "mend and commit it\n"
+        )
 
 
 @cutile

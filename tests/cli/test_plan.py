@@ -97,14 +97,106 @@ def test_without_a_gpu_it_says_what_one_would_have_tried(repo: Path) -> None:
 def test_helpers_are_no_kernels_of_the_plan(repo: Path) -> None:
     kernel = (repo / "double.py").read_text()
     helpers = (
-        "@triton.jit\ndef one(x):\n    return x\n\n\n@triton.jit\ndef two(x):\n    return x\n\n\n"
+        "@triton.jit\ndef one(x):\n    return x\n\n\n"
+        "@triton.jit\ndef two(x):\n    return one(x)\n\n\n"
     )
     write(repo, {"double.py": kernel.replace("@triton.jit", f"{helpers}@triton.jit", 1)})
     git(repo, "commit", "--quiet", "--no-gpg-sign", "--all", "--message", "Helpers")
     told = tile_agent(repo, "plan", "--kernel", "double.py").out.splitlines()
     assert [line.split()[0] for line in told if ": launched by " in line] == ["double_kernel,"]
-    (line,) = (line for line in told if "called by kernels, or from other files" in line)
-    assert line.endswith(": one (line 11), two (line 16)")
+    assert "           called by two: one (line 11)" in told
+    assert "           neither launched nor called by what is seen: two (line 16)" in told
+
+
+@pytest.mark.parametrize("parameter", ["**meta", "*rest"])
+def test_parameters_that_no_launch_can_give_are_refused(parameter: str, repo: Path) -> None:
+    kernel = (repo / "double.py").read_text()
+    given = kernel.replace("SIZE: tl.constexpr", f"SIZE: tl.constexpr, {parameter}", 1)
+    assert given != kernel
+    write(repo, {"double.py": given})
+    git(repo, "commit", "--quiet", "--no-gpg-sign", "--all", "--message", "Any")
+    planned = tile_agent(repo, "plan", "--kernel", "double.py")
+    assert planned.code == 3, planned.err
+    why = f"double_kernel takes {parameter}, "
+    assert why in planned.out.splitlines()[0]
+    ran = tile_agent(repo, "run", "--kernel", "double.py", "--yes")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert why in ran.err
+
+
+HELPERS = """\
+import triton
+
+
+@triton.jit
+def square(x):
+    return x * x
+
+
+@triton.jit
+def cube(x):
+    return x * square(x)
+"""
+CALLING = """\
+import triton
+import triton.language as tl
+from helpers import cube
+
+
+@triton.jit
+def cube_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + places, mask=places < n)
+    tl.store(y_ptr + places, cube(x), mask=places < n)
+"""
+LAUNCHING = """\
+import torch
+from calling import cube_kernel
+
+
+def cubed(x):
+    y = torch.empty_like(x)
+    cube_kernel[(1,)](x, y, x.numel(), BLOCK=1024)
+    return y
+"""
+TESTING = """\
+import helpers
+import torch
+from launching import cubed
+
+
+def test_cubed():
+    x = torch.randn(1000)
+    torch.testing.assert_close(cubed(x), x**3)
+"""
+
+
+def test_a_file_of_helpers_is_told_with_who_launches_what_calls_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    files = {"calling.py": CALLING, "launching.py": LAUNCHING, "test_cubed.py": TESTING}
+    repo = make_repo(tmp_path, files | {"helpers.py": HELPERS})
+    why = (
+        "helpers.py holds helpers alone, square, cube, called by cube_kernel of calling.py, "
+        "launched by launching.py: name calling.py instead"
+    )
+    ended = tile_agent(repo, "plan", "--kernel", "helpers.py")
+    assert ended.code == 3, ended.err
+    refused, _, *kernels = ended.out.splitlines()
+    assert refused == f"refused    no run can begin here: {why}"
+    assert kernels[:2] == [
+        "           called by cube: square (line 5)",
+        "           called by cube_kernel of calling.py, launched by launching.py: cube (line 10)",
+    ]
+    ran = tile_agent(repo, "run", "--kernel", "helpers.py", "--yes")
+    assert (ran.code, ran.err) == (2, f"tile-agent: {why}\n")
+    told = tile_agent(repo, "plan", "--kernel", "calling.py").out
+    assert "           launched by launching.py: cube_kernel (line 7)\n" in told
+    other = HELPERS.replace("def square", "def apart").replace("square(x)", "x")
+    write(repo, {"helpers.py": other})  # `apart` may be launched where nobody sees it
+    git(repo, "commit", "--quiet", "--no-gpg-sign", "--all", "--message", "Apart")
+    assert "helpers alone" not in tile_agent(repo, "plan", "--kernel", "helpers.py").out
 
 
 def test_a_run_that_would_try_nothing_is_no_fault(repo: Path) -> None:

@@ -67,6 +67,25 @@ def test_an_operator_of_the_origin_is_judged_under_its_name(folder: Path) -> Non
     assert "the operator mine::softmax is mine_cutile::softmax here" in done.out
 
 
+def test_what_pytest_benchmark_times_is_called_once(folder: Path) -> None:
+    """A project's own grouping would end the session, where a test lacks what it groups by."""
+    pytest.importorskip("pytest_benchmark")
+    (folder / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\naddopts = "--benchmark-only --benchmark-group-by=param:rows"\n'
+    )
+    (folder / "test_softmax.py").write_text(
+        "import pytest\nimport torch\n\nimport softmax\n\n\n"
+        "@pytest.mark.parametrize('rows', [2, 4])\n"
+        "def test_perf_rows(benchmark, rows):\n"
+        "    benchmark(softmax.softmax, torch.ones(rows, 8))\n\n\n"
+        "def test_perf_one(benchmark):\n"
+        "    benchmark(softmax.softmax, torch.ones(1, 8))\n"
+    )
+    done = tile_agent(folder, "port", "--kernel", "softmax.py")
+    assert done.code == 0
+    assert "checked: 3 calls of 3 tests agree with the origin" in done.out
+
+
 def test_without_tests_it_says_that_it_is_unchecked(folder: Path) -> None:
     (folder / "test_softmax.py").unlink()
     done = tile_agent(folder, "port", "--kernel", "softmax.py", "--output", "new.py")

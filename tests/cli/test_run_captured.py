@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from agent.environment import probe
 from agent.errors import ExitCode
 from tests.support.project import KERNEL, PROJECT, Outcome, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
@@ -259,3 +262,30 @@ def test_an_assistant_begins_with_what_is_captured_and_goes_on(tmp_path: Path) -
     assert offered.json["run"] == begun.json["run"]
     ended = tile_agent(repo, "finish", "--json")
     assert ended.json["rows"][0]["optimization"] == "baseline", ended.err
+
+
+@pytest.mark.skipif(probe().versions["triton"] is None, reason="triton is not installed")
+def test_what_the_summary_points_to_works_where_only_the_run_has_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is taken from the summary as it stands there."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    repo = make_repo(tmp_path, BARE)
+    ended = run(repo, USING, "--only", "folded-exp2", "--branch", "faster")
+    (command,) = set(re.findall(r"`tile-agent (explain .*?)` tells", ended.out))
+    before = snapshot(repo)
+    end = tile_agent(repo, *shlex.split(command), "--sm", "90")
+    assert end.code == ExitCode.DONE, end.err
+    note, *_ = end.out.splitlines()
+    assert re.fullmatch(
+        r"note: the tests are those that run \S+ captured; `git cherry-pick \w+` takes them over",
+        note,
+    )
+    assert "as test_double_captured.py::test_perf_double[" in end.out
+    compared = tile_agent(repo, *shlex.split(command), "--sm", "90", "--against", "HEAD")
+    assert compared.out.splitlines()[-1].endswith(": the same code")
+    assert tile_agent(repo, "diagnose", "--kernel", "double.py").code == ExitCode.DONE
+    assert snapshot(repo) == before
+    assert git(repo, "worktree", "list").count("\n") == 0
+    git(repo, "cherry-pick", "faster")
+    assert "captured;" not in tile_agent(repo, *shlex.split(command), "--sm", "90").out

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.still import Still, comparing_with_itself, opened_aloud, recording_launches
+from agent.cli.still import (
+    Still,
+    comparing_with_itself,
+    opened_aloud,
+    recording_launches,
+    waiting_for,
+)
 from agent.measuring.pair_cost import PairTime
 from agent.options import Request
 from agent.report.view import Moment, in_a_line
@@ -85,3 +91,11 @@ def test_who_waits_for_imports_or_a_comparison_is_told(
     told = capsys.readouterr().err
     assert "a pair of processes takes about 7 s; 5 to 8 are compared" in told
     assert "still      comparing the code with itself, " in told
+
+
+def test_who_waits_for_a_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with waiting_for("translating", silent_s=0.1):
+        time.sleep(0.5)
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) >= 2
+    assert told[0] == "still translating: 0 s until now"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -114,6 +114,48 @@ def test_what_an_operator_of_the_project_launches_is_launched() -> None:
     torch.ops.tile_agent_tests.fill(torch.empty(3, device="cuda"), x)
     assert bare(x.detach()).shape == (8,)
     assert called == ["fill (8, 4) True", "fill (3,) True"]
+
+
+def test_so_is_what_is_registered_for_the_gpu_by_other_ways() -> None:
+    """Also where something stands in for it on meta, which launches nothing."""
+    called: list[str] = []
+
+    def body(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+        def run(x: torch.Tensor) -> torch.Tensor:
+            called.append(name)
+            return torch.empty_like(x)
+
+        return run
+
+    torch.library.define("tile_agent_ways::by_impl", "(Tensor x) -> Tensor")
+    torch.library.impl("tile_agent_ways::by_impl", "CUDA", body("by_impl"))
+    library = torch.library.Library("tile_agent_ways", "FRAGMENT")
+    library.define("by_library(Tensor x) -> Tensor")
+    library.impl("by_library", body("by_library"), "CUDA")
+    torch.library.register_fake("tile_agent_ways::by_library", torch.empty_like)
+    torch.library.define("tile_agent_ways::anywhere", "(Tensor x) -> Tensor")
+    torch.library.impl("tile_agent_ways::anywhere", "default", body("anywhere"))
+    torch.library.define("tile_agent_ways::with_fake", "(Tensor x) -> Tensor")
+    torch.library.impl("tile_agent_ways::with_fake", "default", body("with_fake"))
+    torch.library.register_fake("tile_agent_ways::with_fake", torch.empty_like)
+    torch.library.define("tile_agent_ways::on_cpu", "(Tensor x) -> Tensor")
+    torch.library.impl("tile_agent_ways::on_cpu", "cpu", body("on_cpu"))
+
+    @torch.library.custom_op("tile_agent_ways::own", mutates_args=())
+    def own(x: torch.Tensor) -> torch.Tensor:
+        called.append("elsewhere")
+        return x.clone()
+
+    own.register_kernel("cuda")(body("own on the GPU"))
+    x = torch.ones(4, device="cuda")
+    ways = torch.ops.tile_agent_ways
+    by_name = (ways.by_impl.default, ways.by_library, ways.anywhere, ways.with_fake)
+    for operator in (ways.by_impl, *by_name, own):
+        assert operator(x).shape == (4,)
+    with pytest.raises(NotImplementedError):
+        ways.on_cpu(x)
+    by_name_too = ["by_impl", "by_library", "anywhere", "with_fake"]
+    assert called == ["by_impl", *by_name_too, "own on the GPU"]
 
 
 def test_elements_are_known_of_small_integers_that_the_test_makes() -> None:

@@ -274,7 +274,7 @@ def test_variants_of_a_kernel_that_is_not_tuned_are_its_tests(tmp_path: Path) ->
     found = Diagnostician(wanted("triton"), None).diagnose(checkout, {}, made)
     assert found.evidence[-1] == (
         "missing: scale_kernel is compiled in 2 variants, for the shapes, types and settings of "
-        "its tests: none stands for all of them; `tile-agent explain` shows them"
+        "its tests: none stands for all of them; `tile-agent explain --kernel kernel.py` shows them"
     )
 
 
@@ -292,7 +292,8 @@ def test_counters_are_not_read_unasked_nor_where_time_says_it_all(
     doctor = Diagnostician(wanted("triton"), H200)
     doctor.diagnose(checkout, {"test_kernel.py::test_perf_run": 0.00245}, made)  # 71 %
     unprofiled = doctor.diagnose(checkout, levels_ms, made, until=UNPROFILED)
-    assert any(NOT_NEEDED in line for line in unprofiled.evidence)
+    not_needed = NOT_NEEDED.format("`tile-agent diagnose --kernel kernel.py`")
+    assert any(not_needed in line for line in unprofiled.evidence)
     assert not asked
     doctor.diagnose(checkout, levels_ms, made)
     assert asked

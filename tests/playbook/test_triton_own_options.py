@@ -162,9 +162,17 @@ def test_options_that_a_text_gives_are_not_set_once_more() -> None:
             entry.variants(Subject(Source(text), KernelClass.MEMORY, Hardware()))
 
 
-def test_a_heuristic_of_the_authors_is_changed_where_it_stands() -> None:
+@pytest.mark.parametrize(
+    "table",
+    [
+        '{"num_warps": lambda args: pick(args["n"])}',
+        'dict(num_warps=lambda args: pick(args["n"]))',
+        'values=dict(num_warps=lambda args: pick(args["n"]))',
+    ],
+)
+def test_a_heuristic_of_the_authors_is_changed_where_it_stands(table: str) -> None:
     """It outranks what a launch says."""
-    theirs = '@triton.heuristics({"num_warps": lambda args: pick(args["n"])})\n@triton.jit'
+    theirs = f"@triton.heuristics({table})\n@triton.jit"
     text = TEXT.format(line="pass", given="num_stages=2").replace("@triton.jit", theirs)
     new = changed("warps-and-stages", text, num_warps=8)
     assert new == text.replace('lambda args: pick(args["n"])', "lambda args: 8")

@@ -161,6 +161,17 @@ def test_a_default_whose_name_means_something_else_at_the_launch() -> None:
     assert "means something else" in refused(text).construct
 
 
+def test_a_table_of_heuristics_may_be_made_by_a_call() -> None:
+    text = FILE.format(body="pass", launch="kernel[(1,)](x, y, 8)")
+    table = '{"BLOCK": lambda args: triton.next_power_of_2(args["n"])}'
+    call = 'dict(BLOCK=lambda args: triton.next_power_of_2(args["n"]))'
+    written = text.replace("@triton.jit", f"@triton.heuristics({table})\n@triton.jit")
+    made = text.replace("@triton.jit", f"@triton.heuristics(values={call})\n@triton.jit")
+    assert port(made, "kernel.py").text == port(written, "kernel.py").text
+    unknown = made.replace("dict(", "dict(**MORE, ")
+    assert "that are no table" in refused(unknown).construct
+
+
 def test_a_heuristic_that_reads_what_the_launch_computes() -> None:
     text = FILE.format(body="pass", launch="kernel[(1,)](x, y, xs.pop())")
     heuristics = '@triton.heuristics({"BLOCK": lambda args: args["n"]})'

@@ -12,6 +12,7 @@ import functools
 import inspect
 import os
 import sys
+import traceback
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -67,6 +68,25 @@ def install(setting: Mapping[str, Any]) -> None:
         follow_registrations(recorder)
     when_loaded(loaded)
     when_script(kernel, _OwnScript(recorder, telling))
+    _tell_what_ends(recorder)
+
+
+def _tell_what_ends(recorder: ProcessRecorder) -> None:
+    """Have an exception that ends the process recorded, and the words that it is left with."""
+    shown, leave = sys.excepthook, sys.exit
+
+    def hook(
+        kind: type[BaseException], problem: BaseException, place: types.TracebackType | None
+    ) -> None:
+        recorder.write({"failure": "".join(traceback.format_exception(kind, problem, place))})
+        shown(kind, problem, place)
+
+    def exit_(status: Any = None) -> Any:
+        if isinstance(status, str):
+            recorder.write({"failure": f"SystemExit: {status}"})
+        leave(status)
+
+    sys.excepthook, sys.exit = hook, exit_
 
 
 class _OwnScript:

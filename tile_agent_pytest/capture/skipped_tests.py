@@ -23,6 +23,7 @@ class SkippedTests:
         self._files: dict[str, None] = {}
         """What skips itself while it is collected: each of its tests would be."""
         self._why = ""
+        self._has_failed = False
         self._no_fixture: tuple[str, str] = ("", "")
         """The first test that takes what is no fixture, and that; a script's own function."""
 
@@ -51,6 +52,9 @@ class SkippedTests:
         atexit.register(self._end)
 
     def _add(self, report: Any, when: str) -> None:
+        if report.outcome == "failed" and not self._has_failed:
+            self._has_failed = True
+            self._tell({"failure": str(report.longrepr)})
         if report.outcome == "skipped":
             if when == "collect":
                 self._files[str(report.nodeid)] = None

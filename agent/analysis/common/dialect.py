@@ -194,9 +194,14 @@ class Dialect(ABC):
 
     def _helps(self, source: Source, kernel: Kernel) -> bool:
         """Whether another kernel mentions it: calls it, or hands it to a scan."""
+        return bool(self._called_by(source, kernel))
+
+    def _called_by(self, source: Source, kernel: Kernel) -> tuple[str, ...]:
+        """The other kernels that mention it."""
         others = {k.function.node for k in self.kernels(source)} - {kernel.function.node}
         around = (source.enclosing(name) for name in source.mentions(kernel.function))
-        return any(function is not None and function.node in others for function in around)
+        names = (f.name for f in around if f is not None and f.node in others)
+        return tuple(dict.fromkeys(names))
 
     def chosen(self, source: Source) -> tuple[Kernel, ...]:
         """The launched kernels that an optimization is to change.
@@ -290,6 +295,7 @@ class Dialect(ABC):
                 launched_from=tuple(dict.fromkeys(where(x) for x in kernel.launches))
                 or self.holders(source, kernel),
                 in_sight=bool(kernel.launches),
+                called_by=self._called_by(source, kernel),
             )
             for kernel in self.kernels(source)
         )

@@ -31,6 +31,8 @@ class KernelFunction:
     """Functions of the file that launch it, or else hand it on, in order; empty for a helper."""
     in_sight: bool = True
     """Whether these launch it; else they name it, and who is given it may."""
+    called_by: tuple[str, ...] = ()
+    """Other kernels of the file that mention it: call it, or hand it to a scan."""
 
 
 @dataclass(frozen=True)

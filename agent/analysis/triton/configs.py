@@ -20,6 +20,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.reduced_axes import TURNING
+from agent.analysis.triton.tables import constants_of
 from agent.evidence.occupancy import LIMITS
 from agent.syntax import Source, Untraceable, argument, descendants, keyword, positional
 
@@ -131,24 +132,6 @@ def config_of(source: Source, call: cst.Call) -> Config:
         raise NotApplicable(f"a value of the config at line {line} {reason}") from None
     warps, stages = options
     return Config(traced, warps or DEFAULT_WARPS, stages)
-
-
-def constants_of(
-    source: Source, given: cst.BaseExpression
-) -> dict[str | None, cst.BaseExpression] | None:
-    """What `{"BLOCK": 64}` or `dict(BLOCK=64)` sets, None for a name that it computes."""
-    match given:
-        case cst.Dict(elements=elements):
-            return {
-                str(element.key.raw_value)
-                if isinstance(element, cst.DictElement)
-                and isinstance(element.key, cst.SimpleString)
-                else None: element.value
-                for element in elements
-            }
-        case cst.Call(func=function, args=args) if source.name(function) == "builtins.dict":
-            return {arg.keyword.value if arg.keyword else None: arg.value for arg in args}
-    return None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, Launch
 from agent.analysis.triton.block_products import product_of_block
 from agent.analysis.triton.broadcasts import needs_one
 from agent.analysis.triton.reduced_axes import reduces_elsewhere
+from agent.analysis.triton.tables import computed_by
 from agent.syntax import Function, Source, argument, assigned, keyword, positional
 
 TL = "triton.language."
@@ -274,13 +275,10 @@ def _computed(source: Source, kernel: Function) -> frozenset[str] | None:
         expression = decorator.decorator
         call = expression if isinstance(expression, cst.Call) else None
         named = source.name(call.func if call is not None else expression)
-        table = call.args[0].value if call is not None and call.args else None
-        if named == "triton.heuristics" and isinstance(table, cst.Dict):
-            for element in table.elements:
-                key = element.key if isinstance(element, cst.DictElement) else None
-                if not isinstance(key, cst.SimpleString):
-                    return None
-                found.add(str(key.evaluated_value))
+        if (table := computed_by(source, expression)) is not None:
+            if None in table:
+                return None
+            found |= {name for name in table if name is not None}
         elif named != "triton.jit":
             return None
     return frozenset(found)

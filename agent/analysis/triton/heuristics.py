@@ -9,9 +9,9 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON, WRAPPERS
+from agent.analysis.triton.tables import computed_by
 from agent.syntax import Source, argument, assigned, descendants
 
-HEURISTICS = "triton.heuristics"
 ON_HOST = "triton.tools.tensor_descriptor.TensorDescriptor"
 LAUNCHED_BY = ("run", "warmup")
 """Attributes that a kernel has behind a heuristic, too."""
@@ -21,13 +21,8 @@ def heuristics_of(source: Source, kernel: Kernel) -> dict[str, cst.BaseExpressio
     """Parameter or option -> the function that gives it; of several the one that is asked last."""
     found: dict[str, cst.BaseExpression] = {}
     for decorator in kernel.function.node.decorators:
-        call = decorator.decorator
-        if not isinstance(call, cst.Call) or source.name(call.func) != HEURISTICS or not call.args:
-            continue
-        table = call.args[0].value
-        for element in table.elements if isinstance(table, cst.Dict) else ():
-            if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
-                found[str(element.key.evaluated_value)] = element.value
+        table = computed_by(source, decorator.decorator) or {}
+        found |= {name: function for name, function in table.items() if name is not None}
     return found
 
 

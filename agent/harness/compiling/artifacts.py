@@ -35,6 +35,7 @@ from agent.harness.compiling.recorded_tests import (
     NothingLaunched,
     collection_errors,
     failures_of,
+    why_not_imported,
     why_nothing,
 )
 from agent.harness.processes.collection_errors import importable
@@ -155,7 +156,7 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
         timeout_s: for all of it. What is not done by then is a `NotCompiled`.
 
     Raises:
-        UsageError: a package or a tool is missing.
+        UsageError: a package or a tool is missing, or a cuTile kernel's file cannot be imported.
         NothingLaunched: no test launches a kernel.
     """
     deadline = time.monotonic() + timeout_s
@@ -187,6 +188,8 @@ def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) 
     tested = next((a for a in ended.answers if a["event"] == "tested"), None)
     if tested is None:
         raise UsageError(f"the tests of {checkout.kernel} cannot be run: {ended.fate}")
+    if unimportable := next((a for a in ended.answers if a["event"] == "not-importable"), None):
+        raise UsageError(why_not_imported(checkout, unimportable["said"], wanted.pass_env))
     failures = failures_of(checkout, tested, ended, wanted.pass_env)
     if not any(answer["event"] == "launch" for answer in ended.answers):
         raise NothingLaunched(why_nothing(checkout, tested, failures, ended))

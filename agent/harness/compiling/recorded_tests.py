@@ -36,6 +36,13 @@ def failures_of(
     return (f"the tests cannot be collected: {told}",)
 
 
+def why_not_imported(checkout: Checkout, said: str, passed: Sequence[str]) -> str:
+    """In a line, with what to do: that tests launch nothing would be said of what is no fault."""
+    held = read_in_vain(said, checkout.root, passed)
+    told = with_remedy(said, checkout, held, passed, captures=True)  # no other tests do without it
+    return f"{checkout.kernel} cannot be imported here: {told}"
+
+
 def why_nothing(
     checkout: Checkout, tested: Mapping[str, Any], failures: Sequence[str], ended: ScriptEnd
 ) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from agent.harness.processes.variables import held_back
+from agent.harness.processes.wanted_gpu import wants_gpu, with_question
 from agent.suggesting import or_captured, or_captured_in_run, passing
 
 LOG_BYTES = 2**20
@@ -28,9 +29,9 @@ _PLACE = re.compile(
 _REFUSAL = re.compile(r"(?:^ERROR: |: error: )(?!usage:)(.+)", re.MULTILINE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'$")
 _LACKING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_NO_GPU = re.compile(
-    r"RuntimeError: (?:0 active drivers|No CUDA GPUs are available|Found no NVIDIA driver)"
-    r"|AssertionError: Torch not compiled with CUDA enabled"
+AT_IMPORT = (
+    "it asks for a GPU when it is imported, and there is none: ask when a kernel is launched, or "
+    "run where there is one"
 )
 _SYNTAX = re.compile(r": (?:SyntaxError|IndentationError|TabError): ")
 _UNSET = re.compile(r"Error: .*?\b([A-Z][A-Z0-9_]+) environment variable\b.* not set")
@@ -75,7 +76,10 @@ def fault(text: str, root: Path, nodeid: str = "") -> str:
     told = _COLOR.sub("", text).replace(f"{root}/", "")
     lines = told.splitlines()
     refusals = _REFUSAL.findall(told)
-    said = _exception(lines) or (refusals or _TRACEBACK.findall(told) or [""])[-1]
+    said = (
+        with_question(_exception(lines), lines)
+        or (refusals or _TRACEBACK.findall(told) or [""])[-1]
+    )
     if nodeid and not said:
         said = next((line.strip() for line in lines if line.strip()), "no reason given")
     places = [f"{a or c}:{b or d}" for a, b, c, d in _PLACE.findall(told)]
@@ -95,6 +99,7 @@ def headline(text: str) -> str:
         return lines[-1] if lines else ""
     told = takewhile(lambda line: line == "E" or line.startswith("E "), lines[begin:])
     first, *more = (line[1:].strip() for line in told)
+    first = with_question(first, lines)
     if more and _ONLY_PLACE.search(first):
         return f"{first} {more[-1]}"
     return " ".join([first, "; ".join(line for line in more if _GAP.match(line))]).strip()
@@ -226,10 +231,8 @@ def with_remedy(
     if others and modules is not None:
         run = or_captured_in_run(modules.kernel, passed)
         also = f"; or choose other tests with --tests, {run}"
-    if _NO_GPU.search(said):
-        what = "it asks for a GPU when it is imported, and there is none"
-        mend = "ask when a kernel is launched, or run where there is one"
-        return f"{said}: {what}: {mend}{also}"
+    if wants_gpu(said):
+        return f"{said}: {AT_IMPORT}{also}"
     if unset := _UNSET.search(said):
         return f"{said}: set it, and hand it on with --pass-env {unset[1]}{also}"
     if held and not _SYNTAX.search(said):

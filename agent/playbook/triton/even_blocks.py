@@ -24,12 +24,12 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.masks import EVEN, FULL, UNMASKED
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.configs import constants_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.heuristics import heuristics_of
 from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.index_ranges import belongs_to, span_of, steps_of
 from agent.analysis.triton.program_ids import unused
+from agent.analysis.triton.tables import constants_of
 from agent.analysis.triton.tuners import config_lists
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial

@@ -10,8 +10,9 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.heuristics import HEURISTICS, check_heuristics
+from agent.analysis.triton.heuristics import check_heuristics
 from agent.analysis.triton.host import triton_module
+from agent.analysis.triton.tables import HEURISTICS
 from agent.rewriting.common.elements import uncommented, with_entries
 from agent.rewriting.common.formatting import STEP, WIDTH, Place
 from agent.rewriting.common.parameters import taking

@@ -44,8 +44,9 @@ def test_stars_side_by_side_stand_together_for_what_nothing_else_gives() -> None
     assert given == {"x_ptr": "x", "y_ptr": "y", "n": "n", "BLOCK": "64"}
 
 
-def test_what_a_heuristic_computes_is_not_behind_a_star() -> None:
-    heuristic = '@triton.heuristics({"BLOCK": lambda args: 64})\n'
+@pytest.mark.parametrize("table", ['{"BLOCK": lambda args: 64}', "dict(BLOCK=lambda args: 64)"])
+def test_what_a_heuristic_computes_is_not_behind_a_star(table: str) -> None:
+    heuristic = f"@triton.heuristics({table})\n"
     _, launch = launch_of("x, y, *x.stride(), n", heuristic)
     assert launch.complete
     assert launch.hidden == {"stride_m", "stride_n"}
@@ -61,6 +62,7 @@ def test_what_a_heuristic_computes_is_not_behind_a_star() -> None:
         ("x, y, *x.stride(), n, BLOCK=64", "", ", FLAG: tl.constexpr = 0"),
         ("x, y, *x.stride(), n, BLOCK=64", "@triton.autotune(configs=CONFIGS, key=[])\n", ""),
         ("x, y, *x.stride(), n, BLOCK=64", "@triton.heuristics(HEURISTICS)\n", ""),
+        ("x, y, *x.stride(), n, BLOCK=64", "@triton.heuristics(dict(**HEURISTICS))\n", ""),
         ("x, y, 1, 1, *x.shape, n, 64, 1, 1", "", ""),
     ],
 )

@@ -101,3 +101,14 @@ def test_arguments_made_for_each_call_are_left_to_the_fixture(
     with make.arm(server) as arm:
         walked = walk(arm)
     assert (walked.bad, walked.stops) == ([], [])
+
+
+def test_what_the_project_asks_of_the_plugin_is_put_aside(
+    make: Project, server: ForkServer
+) -> None:
+    """Tests without the fixture run, and nothing is grouped by what some of them lack."""
+    make.write("pytest.ini", "[pytest]\naddopts = --benchmark-only --benchmark-group-by=param:n\n")
+    make.write("test_kernel.py", f"{TESTS}\ndef test_right():\n    assert len(double(x)) == 1000\n")
+    done = make.run(server)
+    assert [test.text for test in done.not_passed()] == []
+    assert "test_right" in {test.nodeid.partition("::")[2] for test in done.tests}
