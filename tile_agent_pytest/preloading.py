@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tile_agent_pytest import kept_metadata, plugin_fixtures, since_fork
+from tile_agent_pytest import kept_config, kept_metadata, plugin_fixtures, since_fork
 from tile_agent_pytest.process_tree import children, die_with_parent, kill_tree
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
@@ -80,8 +80,10 @@ def preload() -> tuple[list[str], dict[str, str]]:
     _import(plugins)
     _name_saved_runs()
     plugin_fixtures.ask_no_more(plugins)
+    kept_config.prepare()
     kept_metadata.keep()
     kept_metadata.keep_digest_of_triton()
+    _freeze()
     return imported, missing
 
 
@@ -220,7 +222,6 @@ def _import(names: Iterable[str]) -> None:
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    _freeze()
 
 
 def _freeze() -> None:

@@ -1,0 +1,46 @@
+"""pytest's own plugins, registered once for all workers.
+
+Every session registers the same three dozen of pytest's modules, each hook and each option of
+theirs, before it looks at its arguments: a fifth of a bare session's start. A fork has a
+configuration of its own in which that is done.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+BLOCKS_NONE = "-pno:tile_agent"
+"""The one argument that excludes a plugin which is none of pytest's own."""
+
+
+def prepare() -> None:
+    """Have the first session of each fork begin with a configuration of this process.
+
+    What reads the environment meanwhile are options for those who mend pytest: with `PYTEST_DEBUG`
+    every session registers its own.
+    """
+    config: Any = sys.modules.get("_pytest.config")
+    make = getattr(config, "get_config", None)
+    if make is None or "PYTEST_DEBUG" in os.environ:
+        return
+    named = {"prog": "pytest.main()"} if "prog" in inspect.signature(make).parameters else {}
+    waiting = [make(**named)]
+
+    @functools.wraps(make)
+    def take(args: Any = None, plugins: Any = None, **more: Any) -> Any:
+        given = [*(args or ())]
+        excludes = any("no:" in str(each) and each != BLOCKS_NONE for each in given)
+        if not waiting or more != named or excludes:
+            return make(args, plugins, **more)
+        taken = waiting.pop()
+        known = type(taken.invocation_params)
+        taken.invocation_params = known(args=given, plugins=plugins, dir=Path.cwd())
+        taken.pluginmanager.consider_preparse(given, exclude_only=True)
+        return taken
+
+    config.get_config = take
