@@ -12,6 +12,7 @@ import inspect
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 BLOCKS_NONE = "-pno:tile_agent"
@@ -44,3 +45,21 @@ def prepare() -> None:
         return taken
 
     config.get_config = take
+    _mark_at_once(config.Config)
+
+
+def _mark_at_once(kind: Any) -> None:
+    """Have the modules of plugins marked for rewritten assertions in one go: for each single one
+    all modules are gone through that have been imported."""
+    mark = getattr(kind, "_mark_plugins_for_rewrite", None)
+    if mark is None:
+        return
+
+    @functools.wraps(mark)
+    def mark_at_once(self: Any, hook: Any, *more: Any) -> None:
+        names: list[str] = []
+        mark(self, SimpleNamespace(mark_rewrite=lambda *found: names.extend(found)), *more)
+        self.pluginmanager.rewrite_hook = hook
+        hook.mark_rewrite(*names)
+
+    kind._mark_plugins_for_rewrite = mark_at_once

@@ -52,11 +52,16 @@ EXTRAS = (
     "pdb",
     "readline",
     "platformdirs",
+    "platformdirs.pytest_plugin",
     "tomllib",
+    "faulthandler",
+    "torch.utils._triton",
 )
 """What else is imported, of what is installed: plugins, which pytest would compile anew in every
 worker, what `torch.testing.assert_close` imports when it is first called, and what Triton does at
 its first launch."""
+_HOLDERS = ("_pytest.config", "tile_agent_pytest.plugin", "tile_agent_pytest.worker")
+"""Where else plugins are from that every session has."""
 _READ_BY_NO_IMPORT = ("PYTEST_", "PYTHON", "CUBLAS_WORKSPACE_CONFIG")
 """Variables that tests set, and that are read when a process starts, or a product is computed."""
 _ASKS_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -79,7 +84,7 @@ def preload() -> tuple[list[str], dict[str, str]]:
     plugins = (*EXTRAS, *_plugins_of_pytest())
     _import(plugins)
     _name_saved_runs()
-    plugin_fixtures.ask_no_more(plugins)
+    plugin_fixtures.ask_no_more((*plugins, *_HOLDERS))
     kept_config.prepare()
     kept_metadata.keep()
     kept_metadata.keep_digest_of_triton()

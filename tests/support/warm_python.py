@@ -49,7 +49,7 @@ PACKAGE = str(Path(tile_agent_pytest.__file__).parent)
 AGENT = str(Path(PACKAGE).parent / "agent")
 FLEET = str(ROOT / "tests" / "fleet")
 IMPORTS = {
-    "command-line": ("agent.*", "git", "pandas", "scipy.special"),
+    "command-line": ("agent.*", "git", "pandas", "pynvml", "scipy.special"),
     "interpreter": (*preloading.PRELOADED, *preloading.EXTRAS),
     "compiler": (*preloading.PRELOADED, *preloading.EXTRAS),
     "recorded": ("numpy", "torch"),
