@@ -49,8 +49,12 @@ def prepare() -> None:
 
 
 def _mark_at_once(kind: Any) -> None:
-    """Have the modules of plugins marked for rewritten assertions in one go: for each single one
-    all modules are gone through that have been imported."""
+    """Have the modules of plugins marked for rewritten assertions in one go.
+
+    For each file of each plugin pytest goes through all modules that have been imported, which
+    copies the pages that count their references, to warn of those that it cannot rewrite any more.
+    Here those are what the fork server has imported, and no worker wants to hear of them.
+    """
     mark = getattr(kind, "_mark_plugins_for_rewrite", None)
     if mark is None:
         return
@@ -60,6 +64,10 @@ def _mark_at_once(kind: Any) -> None:
         names: list[str] = []
         mark(self, SimpleNamespace(mark_rewrite=lambda *found: names.extend(found)), *more)
         self.pluginmanager.rewrite_hook = hook
-        hook.mark_rewrite(*names)
+        if hasattr(hook, "_must_rewrite") and hasattr(hook, "_marked_for_rewrite_cache"):
+            hook._must_rewrite.update(names)
+            hook._marked_for_rewrite_cache.clear()
+        else:
+            hook.mark_rewrite(*names)
 
     kind._mark_plugins_for_rewrite = mark_at_once
