@@ -161,7 +161,7 @@ class InstalledImports:
     def __init__(self, own: Iterable[str], environment: Mapping[str, str]) -> None:
         self._environment = {n: v for n, v in environment.items() if n != "PYTHONPATH"}
         self._own = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in own)
-        self._known = set(sys.modules)
+        self._known = set(since_fork.names())
         self._variables = _WatchedVariables()
         sys.meta_path.insert(0, self._variables)
 
@@ -176,8 +176,11 @@ class InstalledImports:
         roots = tuple(f"{root}{os.sep}" for root in _roots())
         found: list[str] = []
         others: set[str] = set()
-        for name, module in list(sys.modules.items()):
-            if name in self._known or not (file := _file_of(name, module)):
+        for name in since_fork.names():
+            if name in self._known or since_fork.was_there(name):
+                continue
+            module = sys.modules[name]
+            if not (file := _file_of(name, module)):
                 continue
             installed = file.startswith(roots) and not file.startswith(self._own)
             if installed and held.isdisjoint(map(id, vars(module).values())):
