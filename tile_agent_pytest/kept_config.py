@@ -71,3 +71,13 @@ def _mark_at_once(kind: Any) -> None:
             hook.mark_rewrite(*names)
 
     kind._mark_plugins_for_rewrite = mark_at_once
+
+
+def name_saved_runs() -> None:
+    """Tell pytest-benchmark what a run that it saves is called, and this machine: it would start
+    git, hg and file for that in every worker, nine processes, though what a worker saves goes with
+    it."""
+    if benchmark := sys.modules.get("pytest_benchmark.plugin"):
+        vars(benchmark)["get_tag"] = lambda *_, **__: "worker"
+    if saved := sys.modules.get("pytest_benchmark.session"):
+        vars(saved)["get_machine_id"] = lambda: "this-machine"

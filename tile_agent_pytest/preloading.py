@@ -83,23 +83,13 @@ def preload() -> tuple[list[str], dict[str, str]]:
             missing[name] = f"{type(problem).__name__}: {problem}"
     plugins = (*EXTRAS, *_plugins_of_pytest())
     _import(plugins)
-    _name_saved_runs()
+    kept_config.name_saved_runs()
     plugin_fixtures.ask_no_more((*plugins, *_HOLDERS))
     kept_config.prepare()
     kept_metadata.keep()
     kept_metadata.keep_digest_of_triton()
     _freeze()
     return imported, missing
-
-
-def _name_saved_runs() -> None:
-    """Tell pytest-benchmark what a run that it saves is called, and this machine: it would start
-    git, hg and file for that in every worker, nine processes, though what a worker saves goes with
-    it."""
-    if benchmark := sys.modules.get("pytest_benchmark.plugin"):
-        vars(benchmark)["get_tag"] = lambda *_, **__: "worker"
-    if saved := sys.modules.get("pytest_benchmark.session"):
-        vars(saved)["get_machine_id"] = lambda: "this-machine"
 
 
 def preload_more(
