@@ -109,10 +109,12 @@ def _lacks(found: Preflight) -> str:
 def tree_of(repository: Repository, sha: str, changes: Collection[str] = ()) -> Tree:
     """A commit as `find_target` reads it; a resumed run has no changes to mind."""
     files = repository.files(sha)
+    contents: dict[str, bytes] = {}
 
     def read(paths: Iterable[str]) -> Mapping[str, bytes]:
         entries = {path: files[path].blob for path in paths}
-        contents = repository.read_blobs(set(entries.values()))
+        if new := set(entries.values()).difference(contents):
+            contents.update(repository.read_blobs(new))
         return {path: contents[blob] for path, blob in entries.items()}
 
     return Tree(repository.root, files.keys(), read, tuple(changes))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from agent.errors import GitError, UsageError
@@ -54,6 +56,9 @@ _CONFIG = (
     "submodule.recurse=false",
     "worktree.useRelativePaths=false",
 )
+_WHOLE_NAME = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MOST_ANSWERS = 64
+"""That are kept of what git says of commits."""
 _GIT = ("git", "--no-pager", *(word for setting in _CONFIG for word in ("-c", setting)))
 
 
@@ -103,12 +108,14 @@ class Repository:
         """
         if shutil.which("git") is None:
             raise UsageError("git is not installed: install it and run again")
-        top = _ask(folder, "rev-parse", "--show-toplevel")
-        if top.status != 0:
-            raise UsageError(_why_not(folder, top))
-        root = Path(top.text).resolve()
-        common = _ask(root, "rev-parse", "--git-common-dir").text  # relative to the root, often
-        return cls(root, (root / common).resolve())
+        asked = _ask(folder, "rev-parse", "--show-toplevel", "--git-common-dir")
+        if asked.status != 0:
+            raise UsageError(_why_not(folder, asked))
+        top, _, common = asked.text.partition("\n")
+        if "\n" in common:  # the name of a folder holds one
+            top = _ask(folder, "rev-parse", "--show-toplevel").text
+            common = _ask(folder, "rev-parse", "--git-common-dir").text
+        return cls(Path(top).resolve(), (folder / common).resolve())  # relative to it, often
 
     def ask(
         self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
@@ -172,7 +179,7 @@ class Repository:
 
     def files(self, sha: str) -> dict[str, TreeEntry]:
         """The regular files of a commit by their path from the root."""
-        return _entries(self.git("ls-tree", "-r", "-z", "--full-tree", sha))
+        return _entries(self._of_commit(sha, "ls-tree", "-r", "-z", "--full-tree", sha))
 
     def trees(self, shas: Sequence[str]) -> dict[str, str]:
         """Commit -> the name of its tree: two with the same one hold the same files."""
@@ -181,7 +188,8 @@ class Repository:
 
     def entry(self, sha: str, path: str) -> TreeEntry | None:
         """One file of a commit; None when the commit does not have it."""
-        return _entries(self.git("ls-tree", "-z", "--full-tree", sha, f"./{path}")).get(path)
+        listed = self._of_commit(sha, "ls-tree", "-z", "--full-tree", sha, f"./{path}")
+        return _entries(listed).get(path)
 
     def ignores(self, path: str) -> bool:
         """Whether git leaves an untracked file out of its sight."""
@@ -189,7 +197,15 @@ class Repository:
 
     def read(self, sha: str, path: str) -> bytes:
         """The bytes of a file in a commit, as git stores them."""
-        return self.git("cat-file", "blob", f"{sha}:{path}").out
+        return self._of_commit(sha, "cat-file", "blob", f"{sha}:{path}").out
+
+    def _of_commit(self, sha: str, *args: str) -> GitResult:
+        """What git says of a commit: it stays so, where the commit is named by all of its digits.
+
+        An iteration asks for the same few files a dozen times, and each start of git takes its
+        while.
+        """
+        return _asked(self, *args) if _WHOLE_NAME.fullmatch(sha) else self.git(*args)
 
     def check_commits(self, *shas: str) -> None:
         """Raise UsageError where git no longer has one of the commits."""
@@ -287,6 +303,11 @@ def shown(path: Path | str) -> str:
     """A path for a message of one line: quoted when it holds a newline or is not text."""
     text = str(path)
     return text if text.isprintable() else repr(text)
+
+
+@lru_cache(_MOST_ANSWERS)
+def _asked(repository: Repository, *args: str) -> GitResult:
+    return repository.git(*args)
 
 
 def _ask(

@@ -349,12 +349,14 @@ class Workspace:
         try:
             if os.fsdecode((path / ".git").read_bytes()) != f"gitdir: {admin}\n":
                 return False
-            git("update-ref", "--no-deref", "HEAD", sha, env=ours)
+            head = admin / "HEAD"
+            if head.is_symlink() or head.read_bytes() != f"{sha}\n".encode():
+                git("update-ref", "--no-deref", "HEAD", sha, env=ours)
             # An index without file times: refreshing it then reads every file, so that one with
-            # forged size and times is found, and the reset writes only those that differ.
+            # forged size and times is found, and the reset writes only those that differ, if any.
             git(*WHOLE, "read-tree", sha, env=ours)
-            ask(*WHOLE, "update-index", "-q", "--refresh", env=ours)
-            git("-C", str(path), *WHOLE, "reset", "--hard", "--quiet", sha, env=ours)
+            if ask(*WHOLE, "update-index", "--refresh", env=ours).status != 0:
+                git("-C", str(path), *WHOLE, "reset", "--hard", "--quiet", sha, env=ours)
             git("-C", str(path), "clean", "-ffdx", "--quiet", env=ours)
         except (OSError, GitError):
             return False

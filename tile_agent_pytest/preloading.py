@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tile_agent_pytest import kept_metadata, plugin_fixtures, since_fork
+from tile_agent_pytest import kept_config, kept_metadata, plugin_fixtures, since_fork
 from tile_agent_pytest.process_tree import children, die_with_parent, kill_tree
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
@@ -52,11 +52,16 @@ EXTRAS = (
     "pdb",
     "readline",
     "platformdirs",
+    "platformdirs.pytest_plugin",
     "tomllib",
+    "faulthandler",
+    "torch.utils._triton",
 )
 """What else is imported, of what is installed: plugins, which pytest would compile anew in every
 worker, what `torch.testing.assert_close` imports when it is first called, and what Triton does at
 its first launch."""
+_HOLDERS = ("_pytest.config", "tile_agent_pytest.plugin", "tile_agent_pytest.worker")
+"""Where else plugins are from that every session has."""
 _READ_BY_NO_IMPORT = ("PYTEST_", "PYTHON", "CUBLAS_WORKSPACE_CONFIG")
 """Variables that tests set, and that are read when a process starts, or a product is computed."""
 _ASKS_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -78,21 +83,13 @@ def preload() -> tuple[list[str], dict[str, str]]:
             missing[name] = f"{type(problem).__name__}: {problem}"
     plugins = (*EXTRAS, *_plugins_of_pytest())
     _import(plugins)
-    _name_saved_runs()
-    plugin_fixtures.ask_no_more(plugins)
+    kept_config.name_saved_runs()
+    plugin_fixtures.ask_no_more((*plugins, *_HOLDERS))
+    kept_config.prepare()
     kept_metadata.keep()
     kept_metadata.keep_digest_of_triton()
+    _freeze()
     return imported, missing
-
-
-def _name_saved_runs() -> None:
-    """Tell pytest-benchmark what a run that it saves is called, and this machine: it would start
-    git, hg and file for that in every worker, nine processes, though what a worker saves goes with
-    it."""
-    if benchmark := sys.modules.get("pytest_benchmark.plugin"):
-        vars(benchmark)["get_tag"] = lambda *_, **__: "worker"
-    if saved := sys.modules.get("pytest_benchmark.session"):
-        vars(saved)["get_machine_id"] = lambda: "this-machine"
 
 
 def preload_more(
@@ -154,7 +151,7 @@ class InstalledImports:
     def __init__(self, own: Iterable[str], environment: Mapping[str, str]) -> None:
         self._environment = {n: v for n, v in environment.items() if n != "PYTHONPATH"}
         self._own = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in own)
-        self._known = set(sys.modules)
+        self._known = set(since_fork.names())
         self._variables = _WatchedVariables()
         sys.meta_path.insert(0, self._variables)
 
@@ -169,8 +166,11 @@ class InstalledImports:
         roots = tuple(f"{root}{os.sep}" for root in _roots())
         found: list[str] = []
         others: set[str] = set()
-        for name, module in list(sys.modules.items()):
-            if name in self._known or not (file := _file_of(name, module)):
+        for name in since_fork.names():
+            if name in self._known or since_fork.was_there(name):
+                continue
+            module = sys.modules[name]
+            if not (file := _file_of(name, module)):
                 continue
             installed = file.startswith(roots) and not file.startswith(self._own)
             if installed and held.isdisjoint(map(id, vars(module).values())):
@@ -220,7 +220,6 @@ def _import(names: Iterable[str]) -> None:
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    _freeze()
 
 
 def _freeze() -> None:

@@ -15,11 +15,14 @@ from typing import Any
 
 _last: list[str] = []
 """The name of the module that was there last; none: nothing was marked."""
+_before: set[str] = set()
+"""The names of all that were there."""
 
 
 def mark() -> None:
     """What is imported now is the fork server's."""
     _last[:] = [next(reversed(sys.modules))]
+    _before.update(sys.modules)
 
 
 def names() -> list[str]:
@@ -27,6 +30,11 @@ def names() -> list[str]:
     the module that was last has been taken out."""
     found = itertools.takewhile(lambda name: name not in _last, reversed(sys.modules))
     return [*found][::-1]
+
+
+def was_there(name: str) -> bool:
+    """Whether the fork server had imported a module of that name."""
+    return name in _before
 
 
 def loaded_from(file_name: str) -> list[Any]:

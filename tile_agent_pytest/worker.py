@@ -22,7 +22,6 @@ captured output and pytest-benchmark data travel as a structure.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import math
 import os
 import shutil
@@ -37,12 +36,14 @@ import pytest
 
 from tile_agent_pytest import (
     artifacts,
+    keywords,
     mended_interpreter,
     plugin,
     sandbox,
     since_fork,
     timing_adapters,
     tuned,
+    worker_arguments,
 )
 from tile_agent_pytest.bench import Timing, open_gpu
 from tile_agent_pytest.benchmark_options import judged
@@ -63,8 +64,6 @@ from tile_agent_pytest.tuning_effort import TuningEffort
 from tile_agent_pytest.wire import Channel, Closed, Message
 from tile_agent_pytest.worker_folders import link_cache, user_cache
 
-_OUR_ENTRY_POINT = "tile_agent"
-
 
 def work(channel: Channel) -> int:
     """Read a job and do it until the parent closes its end. Returns pytest's exit code.
@@ -75,7 +74,8 @@ def work(channel: Channel) -> int:
     `env` (variables to set), `limits` (`file_bytes`), `sandbox` (null, or what it may `write`, what
     it may `read` in any case, and what to `hide` from it) and perhaps `detect_launches` (tell of
     each test whether it launched a kernel of the file) and `repeat` (Triton launches that are
-    interpreted run twice; what differs comes back as `notes`) and `opens_gpu` (before it is ready).
+    interpreted run twice; what differs comes back as `notes`), `opens_gpu` (before it is ready) and
+    `keywords` (which tests each would choose).
     A job with `artifacts` is one for `tile_agent_pytest.artifacts`, which says what it holds
     besides; its end is told as {"event": "done"}. One with `compares` serves
     `tile_agent_pytest.examining.comparer` and imports nothing of the user's.
@@ -100,7 +100,8 @@ def work(channel: Channel) -> int:
     sys.path[:0] = job["sys_path"]
     sys.dont_write_bytecode = True  # two candidates of one second and one size share a .pyc
     session = PytestSession(channel, job)
-    arguments = [*job["args"], *_standing_arguments(session.scratch), *_guards(job)]
+    standing = worker_arguments.standing(session.scratch)
+    arguments = [*job["args"], *standing, *worker_arguments.guards(job)]
     try:
         code = int(pytest.main(arguments, plugins=[plugin, session]))
     finally:
@@ -113,28 +114,6 @@ def work(channel: Channel) -> int:
     return code
 
 
-def _standing_arguments(scratch: str) -> list[str]:
-    """Arguments that every worker needs, whatever the project's own configuration says."""
-    return [
-        f"-pno:{_OUR_ENTRY_POINT}",  # registered by hand: it may not be installed here at all
-        f"-ocache_dir={scratch}/cache",  # not in the checkout; without it `--lf` is no option
-        f"--basetemp={scratch}/tmp",  # nor is this
-        "-Wignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning",
-        "--maxfail=0",  # `-x` would end the collection without a word on the import that failed
-        "--capture=fd",
-        "--color=no",
-        "--no-header",  # reads the metadata of every plugin
-        "-olog_file=",  # nor is that of the project
-    ]
-
-
-def _guards(job: Message) -> list[str]:
-    """Arguments for a worker whose Triton is interpreted: nothing else keeps a kernel in bounds."""
-    if os.environ.get("TRITON_INTERPRET") != "1" or importlib.util.find_spec("triton") is None:
-        return []
-    return ["--triton-guards", *(["--triton-repeat"] if job.get("repeat") else [])]
-
-
 class PytestSession:
     """The pytest plugin that puts a run loop of our own in place of pytest's."""
 
@@ -144,6 +123,7 @@ class PytestSession:
         self._within_s = math.inf
         self._tells = False
         self._wanted: list[str] | None = job["tests"]
+        self._keywords: list[str] = job.get("keywords", [])
         self._opens_gpu = bool(job.get("opens_gpu"))
         self._kernel_name = Path(job["kernel"]).name
         self._collect_errors: list[Message] = []
@@ -216,6 +196,7 @@ class PytestSession:
                 "items": [described(item, names) for item in session.items],
                 "errors": self._collect_errors,
                 "skipped": self._skipped,
+                "by_keyword": keywords.chosen(session.config, session.items, self._keywords),
                 "installed": self._installed(),
             }
         )

@@ -101,6 +101,8 @@ def discover(
         perf_k=selection.perf_k or "",
     )
 
+    expressions = _expressions(selection, framework)
+
     def collect(plan: TestPlan, *arguments: str) -> Collection:
         arm = WorkerSession(
             server,
@@ -108,6 +110,7 @@ def discover(
             log,
             arguments=[*plan.arguments, *arguments],
             tests=None,
+            keywords=() if arguments else expressions,
         )
         with arm:
             return arm.collection(deadline)
@@ -133,12 +136,14 @@ def discover(
             whys = (f"{nodeid}: {why}" for nodeid, why in everything.skipped)
             said = "; ".join([f"pytest finds no tests in {', '.join(selection.files)}", *whys])
             raise UsageError(said)
-        by_k = {k: collect(plan, "-k", k) for k in _expressions(selection, framework)}
-        if errors := [error for found in by_k.values() for error in found.errors]:
+        items_of = dict(everything.by_keyword)
+        others = {k: collect(plan, "-k", k) for k in expressions if k not in items_of}
+        if errors := [error for found in others.values() for error in found.errors]:
             said = fault(errors[0][1], checkout.root, errors[0][0])
             raise UsageError(f"the tests cannot be collected again: {said} (see {log})")
         can_call = without_fixtures.callable_ones
-        items_by_k = {k: can_call(found.items) for k, found in by_k.items()}
+        items_of |= {k: found.items for k, found in others.items()}
+        items_by_k = {k: can_call(items) for k, items in items_of.items()}
     except WorkerError as problem:
         held = read_in_vain(end_of(log), checkout.root, selection.pass_env)
         told = _uncollected(str(problem), selection, checkout, held, end_of(log))

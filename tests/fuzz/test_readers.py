@@ -165,6 +165,7 @@ READY: dict[str, Any] = {
     "errors": [{"nodeid": "a", "text": "SyntaxError"}],
     "skipped": [{"nodeid": "b", "text": "needs eight GPUs"}],
     "installed": {},
+    "by_keyword": {"test_": [0]},
 }
 PLACES = st.lists(st.tuples(st.integers(0, 9_999), JSON), min_size=1, max_size=3)
 

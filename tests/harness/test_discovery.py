@@ -69,6 +69,18 @@ def test_the_defaults_are_tilegyms(project: Project, server: ForkServer, framewo
     assert plan.notes == ()
 
 
+@pytest.mark.parametrize(("settings", "sessions"), [("", 1), ("addopts = -k op", 3)])
+def test_a_session_for_each_expression_is_there_where_another_result_is_to_be_had(
+    project: Project, server: ForkServer, settings: str, sessions: int
+) -> None:
+    project.write("pytest.ini", f"[pytest]\n{settings}\n")
+    plan = plan_of(project, server, TILEGYM, framework="triton")
+    assert names(plan.correctness) == ["test_op[triton-128]", "test_op[triton-256]"]
+    assert names(plan.perf) == ["test_perf[triton]"]
+    told = "".join(log.read_text() for log in project.root.parent.glob("*.log"))
+    assert told.count("test session starts") == sessions
+
+
 def test_without_the_frameworks_name_a_perf_test_is_known_by_its_name_or_its_fixture(
     project: Project, server: ForkServer
 ) -> None:

@@ -74,14 +74,24 @@ def make_repo(
     repo.mkdir(parents=True)
     git(repo, "init", "--quiet", "--initial-branch=main")
     settings = {"user.name": "Ada", "user.email": "ada@example.com", **(config or {})}
-    for key, value in settings.items():
-        git(repo, "config", key, value)
+    with (repo / ".git" / "config").open("a", encoding="utf-8") as file:
+        file.writelines(_setting(key, value) for key, value in settings.items())
     write(repo, files)
     for path in executable:
         (repo / path).chmod(0o755)
     git(repo, "add", "--all", "--force")
-    git(repo, "commit", "--quiet", "--no-gpg-sign", "--message", "First")
+    quick = ("-c", "maintenance.auto=false")  # which is a process of its own, with nothing to do
+    git(repo, *quick, "commit", "--quiet", "--no-gpg-sign", "--message", "First")
     return repo
+
+
+def _setting(key: str, value: str) -> str:
+    """As `git config` writes it, without a process of its own: 'remote.origin.url' has a middle."""
+    section, _, name = key.rpartition(".")
+    top, _, middle = section.partition(".")
+    head = f'{top} "{middle}"' if middle else top
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'[{head}]\n\t{name} = "{escaped}"\n'
 
 
 def snapshot(repo: Path) -> dict[str, Any]:
@@ -108,7 +118,7 @@ def snapshot(repo: Path) -> dict[str, Any]:
     for line in git(repo, "for-each-ref", "--format=%(refname) %(objectname)").splitlines():
         ref, sha = line.split(" ")
         found[ref] = sha
-    found["git stash"] = git(repo, "stash", "list")
+    found["git stash"] = git(repo, "stash", "list") if "refs/stash" in found else ""
     found["git worktrees"] = git(repo, "worktree", "list", "--porcelain")
     return found
 

@@ -49,7 +49,7 @@ PACKAGE = str(Path(tile_agent_pytest.__file__).parent)
 AGENT = str(Path(PACKAGE).parent / "agent")
 FLEET = str(ROOT / "tests" / "fleet")
 IMPORTS = {
-    "command-line": ("agent.*", "git", "pandas", "scipy.special"),
+    "command-line": ("agent.*", "git", "pandas", "pynvml", "scipy.special"),
     "interpreter": (*preloading.PRELOADED, *preloading.EXTRAS),
     "compiler": (*preloading.PRELOADED, *preloading.EXTRAS),
     "recorded": ("numpy", "torch"),
@@ -355,12 +355,17 @@ def _run(job: dict[str, Any]) -> None:
 
 
 def _prefer(python_path: str) -> None:
-    """Import from those folders first, and what they hold anew."""
+    """Import from those folders first, and what they hold anew, but for what is from there."""
     folders = [folder for folder in python_path.split(os.pathsep) if folder]
     sys.path[1:1] = folders
-    held = {path.name.split(".")[0] for folder in folders for path in Path(folder).glob("*")}
+    held: dict[str, str] = {}
+    for folder in folders:
+        for path in Path(folder).glob("*"):
+            held.setdefault(path.name.split(".")[0], f"{folder.rstrip(os.sep)}{os.sep}")
     for name in list(sys.modules):
-        if name.split(".")[0] in held:
+        folder = held.get(name.split(".")[0])
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if folder is not None and not file.startswith(folder):
             del sys.modules[name]
     importlib.invalidate_caches()
 

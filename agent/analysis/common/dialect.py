@@ -303,6 +303,13 @@ class Dialect(ABC):
 
 @lru_cache(maxsize=64)
 def _kernels(dialect: Dialect, source: Source) -> tuple[Kernel, ...]:
+    decorated = [
+        (function, decorator)
+        for function in source.functions
+        if (decorator := source.decorator(function, dialect.decorator)) is not None
+    ]
+    if not decorated:  # as in a file of another language, whose calls need not be resolved
+        return ()
     launches = [found for c in source.calls if (found := dialect.launch(source, c)) is not None]
     return tuple(
         Kernel(
@@ -315,8 +322,7 @@ def _kernels(dialect: Dialect, source: Source) -> tuple[Kernel, ...]:
             ),
             tuple(launch for launch in launches if launch.kernel is function),
         )
-        for function in source.functions
-        if (decorator := source.decorator(function, dialect.decorator)) is not None
+        for function, decorator in decorated
     )
 
 

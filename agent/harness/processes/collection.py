@@ -33,24 +33,31 @@ class Collection:
     """(node id, why) of the files that skip all of their tests."""
     installed: Mapping[str, Any] = field(default_factory=dict)
     """What was imported of what is installed, as the fork server takes it."""
+    by_keyword: Mapping[str, tuple[Item, ...]] = field(default_factory=dict)
+    """What expressions would choose, of those that were asked for and need no other session."""
 
 
 def read_collection(message: Message) -> Collection:
     """From a worker's 'ready' message. Raises as `understood` expects."""
+    items = tuple(
+        Item(
+            str(item["nodeid"]),
+            str(item["name"]),
+            tuple(map(str, item["fixtures"])),
+            tuple(map(str, item["through"])),
+            tuple(map(str, item["lacking"])),
+        )
+        for item in message["items"]
+    )
     return Collection(
-        items=tuple(
-            Item(
-                str(item["nodeid"]),
-                str(item["name"]),
-                tuple(map(str, item["fixtures"])),
-                tuple(map(str, item["through"])),
-                tuple(map(str, item["lacking"])),
-            )
-            for item in message["items"]
-        ),
+        items=items,
         errors=_accounts(message["errors"]),
         skipped=_accounts(message["skipped"]),
         installed=dict(message["installed"]),
+        by_keyword={
+            str(keyword): tuple(items[number] for number in numbers)
+            for keyword, numbers in dict(message["by_keyword"]).items()
+        },
     )
 
 

@@ -82,6 +82,7 @@ class WorkerSession(CallOrders):
         detect_launches: bool = False,
         repeat: bool = False,
         opens_gpu: bool = False,
+        keywords: Sequence[str] = (),
     ) -> None:
         """Start the session; it collects while the caller goes on.
 
@@ -95,6 +96,7 @@ class WorkerSession(CallOrders):
                 launches slower.
             repeat: have each launch of Triton's interpreter repeated, and note what differs.
             opens_gpu: have it open the GPU, if there is one, before it waits for orders.
+            keywords: expressions for `-k`; the collection is to say what each would choose.
         """
         self.checkout = checkout
         self._log = log
@@ -111,6 +113,7 @@ class WorkerSession(CallOrders):
                 "detect_launches": detect_launches,
                 "repeat": repeat,
                 "opens_gpu": opens_gpu,
+                "keywords": [*keywords],
                 "tuned": str(kept.tuned),
                 "tuned_first": str(kept.first_tuned),
                 "env": {

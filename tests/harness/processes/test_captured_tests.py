@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import venv
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from agent.harness.processes.captured_tests import failing_cases
 from agent.harness.processes.recorded_command import interpreter_of
+from tests.support.warm_python import warm_interpreter
 
 TEST = """
 import elsewhere
@@ -32,11 +34,11 @@ def test_modules_are_those_of_the_project_and_of_the_users_path(
         (tmp_path / name / f"{name}.py").write_text(f"PLACE = {name!r}\n")
     (tmp_path / "elsewhere" / "ours.py").write_text("PLACE = 'elsewhere'\n")
     (test := tmp_path / "test_it.py").write_text(TEST)
-    roots = [tmp_path / "ours"]
+    roots, python = [tmp_path / "ours"], warm_interpreter()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
-    assert failing_cases(test, tmp_path, "triton", roots) == {}
+    assert failing_cases(test, tmp_path, "triton", roots, python=python) == {}
     monkeypatch.delenv("PYTHONPATH")
-    assert failing_cases(test, tmp_path, "triton", roots) != {}
+    assert failing_cases(test, tmp_path, "triton", roots, python=python) != {}
 
 
 HANDED_ON = """
@@ -58,17 +60,17 @@ def test_variables_are_handed_on_as_to_the_workers_of_a_run(
 ) -> None:
     (test := tmp_path / "test_it.py").write_text(HANDED_ON)
     monkeypatch.setenv("PROJECT_FLAVOUR", "sweet")
-    assert failing_cases(test, tmp_path, "triton", passed=("PROJECT_FLAVOUR",)) == {}
-    assert "PROJECT_FLAVOUR" in str(failing_cases(test, tmp_path, "triton"))
+    tried = partial(failing_cases, test, tmp_path, "triton", python=warm_interpreter())
+    assert tried(passed=("PROJECT_FLAVOUR",)) == {}
+    assert "PROJECT_FLAVOUR" in str(tried())
 
 
 def test_what_cannot_be_collected_says_why(tmp_path: Path) -> None:
     (test := tmp_path / "test_it.py").write_text(TEST)
-    assert failing_cases(test, tmp_path, "triton") == (
-        "test_it.py:2: ModuleNotFoundError: No module named 'elsewhere'"
-    )
+    tried = partial(failing_cases, test, tmp_path, "triton", python=warm_interpreter())
+    assert tried() == ("test_it.py:2: ModuleNotFoundError: No module named 'elsewhere'")
     test.write_text("import os\n\nos._exit(3)\n")
-    assert "exit code 3" in str(failing_cases(test, tmp_path, "triton"))
+    assert "exit code 3" in str(tried())
 
 
 def test_another_interpreter_needs_pytest_and_nothing_of_ours(tmp_path: Path) -> None:
