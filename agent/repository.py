@@ -11,10 +11,10 @@ import os
 import re
 import shutil
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import GitError, UsageError
@@ -98,6 +98,10 @@ class Repository:
     """The top of the user's checkout."""
     common_dir: Path
     """The `.git` that all worktrees of the repository share."""
+    _answers: OrderedDict[tuple[str, ...], GitResult] = field(
+        default_factory=OrderedDict, compare=False, repr=False
+    )
+    """What git said of commits last, by what it was asked."""
 
     @classmethod
     def open(cls, folder: Path) -> Repository:
@@ -205,7 +209,13 @@ class Repository:
         An iteration asks for the same few files a dozen times, and each start of git takes its
         while.
         """
-        return _asked(self, *args) if _WHOLE_NAME.fullmatch(sha) else self.git(*args)
+        if not _WHOLE_NAME.fullmatch(sha):
+            return self.git(*args)
+        if args not in self._answers:
+            self._answers[args] = self.git(*args)
+            if len(self._answers) > _MOST_ANSWERS:
+                self._answers.popitem(last=False)
+        return self._answers[args]
 
     def check_commits(self, *shas: str) -> None:
         """Raise UsageError where git no longer has one of the commits."""
@@ -303,11 +313,6 @@ def shown(path: Path | str) -> str:
     """A path for a message of one line: quoted when it holds a newline or is not text."""
     text = str(path)
     return text if text.isprintable() else repr(text)
-
-
-@lru_cache(_MOST_ANSWERS)
-def _asked(repository: Repository, *args: str) -> GitResult:
-    return repository.git(*args)
 
 
 def _ask(
