@@ -155,10 +155,11 @@ def warm_scripts(folder: Path) -> Path:
     return folder
 
 
-def limit(repo: Path, limits: str) -> None:
-    """Have every run of the repository end early."""
-    with (repo / "pyproject.toml").open("a") as settings:
-        settings.write(limits)
+def limit(repo: Path, limits: str, *, lift: bool = False) -> None:
+    """Have every run of the repository end early from now on, or no longer."""
+    settings = repo / "pyproject.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace(limits, "") if lift else text + limits)
     git(repo, "commit", "--quiet", "--all", "--message", "Limit runs")
 
 
@@ -168,6 +169,8 @@ def carry_out(command: str, repo: Path) -> None:
         edit_the_draft(repo)
     line = filled_in(command, repo)
     log, begun = repo.parent / "output", journals(repo)
+    if command.endswith("&") and CALIBRATION in (repo / "pyproject.toml").read_text():
+        limit(repo, CALIBRATION, lift=True)  # it is to be alive when the page stops it
     with log.open("w") as output:  # no pipe: a process in the background would hold it open
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {line}"],
