@@ -23,7 +23,7 @@ from agent.harness.measuring.comparer import NoRoom
 from agent.harness.measuring.result_check import NotKept, ResultCheck, check_call, other_inputs
 from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.results import ExaminedCall, TestedCall
-from agent.harness.processes.worker_session import WorkerSession, tunes_itself
+from agent.harness.processes.worker_session import WorkerSession
 from tile_agent_pytest.examining.calls import FILLS, ArgumentLayout
 
 MOST = 3
@@ -136,8 +136,6 @@ class LayoutExaminer:
     """What the origin cannot do."""
     _took_s: float = 0.0
     """What the layouts of this candidate have taken, asking and comparing."""
-    _is_ahead: bool = False
-    """Whether the origin has compiled for the layouts of this candidate, or is not to."""
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -158,7 +156,6 @@ class LayoutExaminer:
         self._drawn = each_kind_first(drawn)
         self.compared, self._asked, self._able = [], [], []
         self._took_s = 0.0
-        self._is_ahead = tunes_itself(ours.checkout)  # it would choose by what fails here
 
     def ask_one(self, check: ResultCheck, deadline: float) -> bool:
         """Ask the origin of one layout more; False where it is not to be asked of any.
@@ -171,11 +168,10 @@ class LayoutExaminer:
         most, most_asked = self.limits
         if len(self.compared) + len(self._able) >= most or len(self._asked) >= most_asked:
             return False
-        fit = [v for v in self._drawn if (v.call.index, v.kind) not in self._unfit]
-        if not fit or self.ours is None:
+        fit = (v for v in self._drawn if (v.call.index, v.kind) not in self._unfit)
+        variation = next(fit, None)
+        if variation is None or self.ours is None:
             return False
-        self._compile_ahead(fit[:most], deadline)
-        variation = fit[0]
         self._drawn.remove(variation)
         self._asked.append(variation)
         self._unfit.add(key := (variation.call.index, variation.kind))
@@ -196,21 +192,6 @@ class LayoutExaminer:
             self._unfit.remove(key)
             self._able.append((variation, seed))
         return True
-
-    def _compile_ahead(self, wanted: Sequence[Variation], deadline: float) -> None:
-        """Have the origin compile side by side for what it is about to be asked of.
-
-        It takes half of the time that is left, at most, and once for a candidate.
-
-        Raises:
-            WorkerError: the origin's worker cannot be used again.
-        """
-        if self._is_ahead or self.ours is None or len(wanted) < 2:
-            return
-        self._is_ahead = True
-        until = (time.monotonic() + deadline) / 2
-        with self._timed():
-            self.ours.compile_first([(v.call.index, v.layout) for v in wanted], until)
 
     def keep_only(self, calls: Collection[int]) -> None:
         """Forget the calls of the origin that are not among these: the candidate makes no such."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,12 +16,7 @@ from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import TestedCall
-from agent.harness.processes.worker_session import (
-    Checkout,
-    WorkerSession,
-    deadline_in,
-    tunes_itself,
-)
+from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import Failure
 from tests.support.repo import write
@@ -181,32 +176,6 @@ def test_an_honest_edit_is_compared_in_every_layout(
     candidate = checkout(tmp_path / "candidate", ("x * factor", "factor * x"), tests=tests)
     assert isinstance(verify(judge, candidate, origin), Verification)
     assert compared(judge) == {"6 odd", "64 odd", "64 even", "pitch", "spread", "offset"}
-
-
-def test_the_origin_compiles_side_by_side_what_it_is_about_to_be_asked_of(
-    judge: PytestJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once for each candidate, before it is asked; not where it tunes itself, by what fails."""
-    told: list[tuple[str, int]] = []
-    original = WorkerSession.compile_first
-
-    def compile_first(
-        worker: WorkerSession, calls: Sequence[tuple[int, ArgumentLayout]], deadline: float
-    ) -> None:
-        told.append((worker.checkout.root.name, len(calls)))
-        original(worker, calls, deadline)
-
-    monkeypatch.setattr(WorkerSession, "compile_first", compile_first)
-    origin = checkout(tmp_path / "origin")
-    for name in ("first", "second"):
-        assert isinstance(verify(judge, checkout(tmp_path / name), origin), Verification)
-        assert told[0] == ("origin", 6), told
-        assert [root for root, _ in told].count("origin") == 1
-        told.clear()
-    itself = checkout(tmp_path / "itself", ("import torch", "import torch  # exhaustive_search"))
-    assert tunes_itself(itself)
-    assert isinstance(verify(judge, checkout(tmp_path / "third"), itself), Verification)
-    assert "itself" not in [root for root, _ in told]
 
 
 @pytest.mark.parametrize("name", LOSSES)
