@@ -827,3 +827,30 @@ def test_a_loop_up_to_an_end_of_its_own_takes_tiles_of_one_size(
         return
     with pytest.raises(NotApplicable, match=reason):
         entry.variants(asked)
+
+
+REDUCED = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(x, y, n, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, n, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        total += tl.load(x + at, mask=at < n, other=0.0)
+    tl.store(y, tl.sum(total, axis=0))
+
+
+def run(x, y):
+    k[(1,)](x, y, x.numel(), BLOCK=64)
+"""
+
+
+def test_a_range_of_elements_may_be_given_by_keyword() -> None:
+    named = REDUCED.replace("arange(0, BLOCK)", "arange(start=0, end=BLOCK)")
+    for text in (REDUCED, named):
+        (kernel,) = TRITON.kernels(Source(text))
+        assert tile_of(TRITON, Source(text), kernel, "BLOCK").changes.may_grow

@@ -16,7 +16,7 @@ import libcst as cst
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.rounds import SHAPING
-from agent.syntax import argument, assigned, children, descendants, keyword, positional
+from agent.syntax import argument, assigned, children, descendants, keyword
 
 Terms: TypeAlias = Mapping[tuple[str, ...], int]
 """Products of names -> how often each is in a sum."""
@@ -326,7 +326,10 @@ def _terms(flow: Flow, node: cst.CSTNode, deep: int = 0) -> Terms:
         case cst.Call():
             called = flow.dialect.called(source, node) or ""
             if called in flow.dialect.iotas:
-                return {(_IOTA + source.code(positional(node)[-1]),): 1}
+                given = [
+                    a.value for a in node.args if not (a.keyword and a.keyword.value == "dtype")
+                ]
+                return {(_IOTA + source.code(given[-1]),): 1}
             if called.rpartition(".")[2] in _HINTS and node.args:
                 return _terms(flow, node.args[0].value, deep)
             method = node.func
