@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import GitError, UsageError
+from agent.interruption import done_whole
 
 # `git rev-parse --local-env-vars` without the configuration: git sets these around hooks and
 # `rebase --exec`, and each would point our git at another repository, index or object store.
@@ -325,7 +326,8 @@ def _ask(
     unset = [
         f"-u{name}" for name in LOCAL_VARIABLES if name in os.environ and name not in variables
     ]
-    with tempfile.TemporaryFile() as stream:
+    # A git that went on by itself would write into folders that its caller is removing.
+    with done_whole(), tempfile.TemporaryFile() as stream:
         stream.write(stdin)
         stream.seek(0)
         status, out, err = Git().execute(

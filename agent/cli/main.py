@@ -11,7 +11,6 @@ import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 import typer
@@ -20,6 +19,7 @@ from agent import __version__
 from agent.cli import config, output
 from agent.cli.lazily import Commands
 from agent.errors import BaselineOutrun, ExitCode, Interrupted, TileAgentError, UsageError
+from agent.interruption import interrupt
 
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
 # of "the command line is wrong", the grandparent of BadParameter, instead of importing click.
@@ -61,7 +61,7 @@ def main() -> NoReturn:
     gc.set_threshold(ALLOCATED_BEFORE_COLLECTION)
     sys.excepthook = output.print_traceback
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     sys.unraisablehook = _unraisable
     sys.exit(_run())
 
@@ -94,11 +94,6 @@ def _run() -> int:
     except Exception as problem:
         output.fault(problem)
         raise
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """Ctrl-C, a polite kill and a closed terminal all end a run cleanly, to be resumed."""
-    raise Interrupted(by=number)
 
 
 def _unraisable(lost: sys.UnraisableHookArgs) -> None:
