@@ -18,7 +18,7 @@ from agent.harness.measuring.line_ups import LineUps
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
-from agent.measuring.screening import FAR_BEHIND, SHORT_QUADS, Look, halve
+from agent.measuring.screening import FAR_BEHIND, SHORT_QUADS, Limits, Look, halve
 from agent.measuring.subset import Subset
 from agent.state import Run, may_mend
 
@@ -68,7 +68,9 @@ class Sweep:
         try:
             with self.judge.line_ups(incumbent, variants, configs) as line_ups:
                 looks = _Looks(self, run, incumbent, variants, line_ups, stop)
-                results, ranking = halve(tuple(variants), looks, near, run.looked_at)
+                results, ranking = halve(
+                    tuple(variants), looks, near, run.looked_at, limits_of(run)
+                )
         finally:
             self.candidates.release(variants)
         blamed = looks.blamed
@@ -146,6 +148,11 @@ class _Looks:
 def near_noise(run: Run) -> float:
     """How far apart two processes may put the same code, as a log ratio."""
     return PROCESSES * run.calibration.noise_floor if run.calibration else 0.0
+
+
+def limits_of(run: Run) -> Limits:
+    """What a config may lose in a run, as far as looks tell."""
+    return Limits(run.options.rules, run.calibration.resolvable if run.calibration else {})
 
 
 def told_apart(near: float) -> float:

@@ -64,7 +64,8 @@ def main() -> NoReturn:
         signal.signal(number, interrupt)
     sys.unraisablehook = _unraisable
     code = _run()
-    gc.freeze()  # Python ends by collecting what is left: a quarter of a second for a run
+    if "triton" not in sys.modules:  # whose bindings report as leaked what is not collected
+        gc.freeze()  # Python ends by collecting what is left: a quarter of a second for a run
     sys.exit(code)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.measuring.screening import ScreenResult
+from agent.measuring.screening import Limits, ScreenResult
 
-LEAST_ERROR = 0.01
-"""Short looks at the same code scatter by 0.003 to 0.025, whatever many pairs said of the noise."""
 MOST_LOOKS = 2
 """At what no look showed: it may fail in every one."""
 
@@ -56,7 +54,9 @@ def all_seen(looks: Mapping[str, ScreenResult], variants: Iterable[str]) -> bool
     return all(sha in looks and looks[sha].improvement is not None for sha in variants)
 
 
-def best_gain(looks: Mapping[str, ScreenResult], variants: Iterable[str]) -> float | None:
+def best_gain(
+    looks: Mapping[str, ScreenResult], variants: Iterable[str], limits: Limits
+) -> float | None:
     """The gain of the best of some variants; None where none of them was seen."""
-    seen = [looks[sha].improvement for sha in variants if sha in looks]
-    return max((gain for gain in seen if gain is not None), default=None)
+    best = limits.best(looks[sha] for sha in variants if sha in looks)
+    return best.improvement if best else None

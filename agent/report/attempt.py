@@ -82,6 +82,7 @@ def _look(seen: ScreenResult | None) -> dict[str, Any]:
         "latency_ms": seen.latency_ms if seen else None,
         "improvement": seen.improvement if seen else None,
         "reason": seen.reason if seen else "",
+        "slowed": seen.slowed if seen else "",
     }
 
 

@@ -231,6 +231,7 @@ def _variants(each: Iteration) -> list[dict[str, Any]]:
                 "improvement": seen.improvement if seen else None,
                 "wrong": candidate.sha in wrong,
                 "reason": wrong.get(candidate.sha, seen.reason if seen else ""),
+                "slowed": seen.slowed if seen else "",
             }
         )
     return found

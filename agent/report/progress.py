@@ -262,4 +262,5 @@ def _variant(run: Run, result: ScreenResult, on: str) -> str:
     alone = on or run.options.gpus > 1
     if alone and result.latency_ms and result.improvement is not None:
         seen = f"{signed(result.improvement)}{on}"
-    return f"     screen {title}: {seen}"
+    slowed = f", and slower at {result.slowed} than may be" if result.slowed else ""
+    return f"     screen {title}: {seen}{slowed}"

@@ -14,8 +14,8 @@ import pytest
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.looks import ComparisonPlan
 from agent.measuring.measurement import Calibration, Failure, calibrate, measure
-from agent.measuring.scouting import LEAST_ERROR, Estimate, best_gain
-from agent.measuring.screening import SHORT_QUADS, ScreenResult
+from agent.measuring.scouting import Estimate, best_gain
+from agent.measuring.screening import LEAST_ERROR, SHORT_QUADS, Limits, ScreenResult
 from agent.options import Options
 from agent.proposers.playbook import PlaybookProposer
 from agent.state import Phase
@@ -60,7 +60,7 @@ def estimates(
             )
             for n, takes in enumerate(entry.factors)
         }
-        found[entry.name] = Estimate(1, best_gain(looks, looks), error)
+        found[entry.name] = Estimate(1, best_gain(looks, looks, Limits()), error)
     return found
 
 
@@ -113,3 +113,15 @@ def test_what_gains_comes_before_what_does_not(surroundings: Surroundings, least
         assert names[-1] == "slow" and found["slow"].is_slower
         assert not any(found[name].is_slower for name in BOTH)
     assert both / trials >= least
+
+
+def test_the_best_that_would_be_kept_is_what_an_optimization_promises() -> None:
+    looks = {
+        "fast": ScreenResult("fast", 1.0, improvement=0.2, slowed="small"),
+        "kept": ScreenResult("kept", 1.0, improvement=0.05),
+        "flat": ScreenResult("flat", 1.0, improvement=0.01),
+        "failed": ScreenResult("failed", None, "no"),
+    }
+    assert best_gain(looks, looks, Limits()) == 0.05
+    assert best_gain(looks, ("fast", "flat"), Limits()) == 0.2  # as good a guess as any then
+    assert best_gain(looks, ("failed", "unknown"), Limits()) is None

@@ -248,6 +248,16 @@ def test_the_warps_of_a_computed_block_are_computed_from_it(launch: str) -> None
     assert again == changed.replace("512", "128")
 
 
+def test_the_ramp_of_warps_may_begin_at_four() -> None:
+    text = SETTINGS.format(launch="k[(1,)](x, n, BLOCK=block, num_warps=warps)")
+    params = {"elements_per_warp": 512, "least_warps": 4}
+    assert params in variants("warps-by-row", text)
+    changed = apply("warps-by-row", text, params)
+    assert 'min(max(args["BLOCK"] // 512, 4), 32)' in changed
+    assert params not in variants("warps-by-row", changed)
+    assert {"elements_per_warp": 512} in variants("warps-by-row", changed)
+
+
 def test_the_warps_of_one_block_are_no_matter_of_its_length() -> None:
     text = ROWS.format(launch="k[(1,)](x, n, BLOCK=1024)")
     assert refusal("warps-by-row", text) == "BLOCK of k is one number: see warps-and-stages"

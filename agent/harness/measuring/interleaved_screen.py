@@ -182,6 +182,7 @@ class InterleavedScreen:
                 weighted_mean(log_ratios, self._weights),
                 weighted_latency_ms(self._latencies_ms[name], self._weights),
                 name in self._late and len(log_ratios) != self._configs,
+                log_ratios,
             )
             for name, log_ratios in self._log_ratios.items()
             if log_ratios and (name in self._arms or name in self._late | self._behind)

@@ -287,9 +287,11 @@ class PytestJudge:
             return raw
         try:
             seen, weights = raw.blocks(), self._plan.weights
-            log_ratio = weighted_mean({n: b.log_ratio() for n, b in seen.items()}, weights)
+            log_ratios = {n: b.log_ratio() for n, b in seen.items()}
+            log_ratio = weighted_mean(log_ratios, weights)
             latencies_ms = {n: middle_ms(b.candidate_ms) for n, b in seen.items()}
-            return Look(log_ratio, weighted_latency_ms(latencies_ms, weights))
+            latency_ms = weighted_latency_ms(latencies_ms, weights)
+            return Look(log_ratio, latency_ms, log_ratios=log_ratios)
         except ValueError as problem:
             return unmeasured(str(problem))
 

@@ -55,9 +55,9 @@ MOST_WARPS = 32
 """1024 threads are what a block may have."""
 
 
-def ramp(elements: str, elements_per_warp: int) -> str:
+def ramp(elements: str, elements_per_warp: int, least_warps: int = 1) -> str:
     """Warps by what a block holds: `min(max(BLOCK // 512, 1), 32)`."""
-    return f"min(max({elements} // {elements_per_warp}, 1), {MOST_WARPS})"
+    return f"min(max({elements} // {elements_per_warp}, {least_warps}), {MOST_WARPS})"
 
 
 def is_plain_or_ramp(source: Source, given: cst.BaseExpression | None) -> bool:
