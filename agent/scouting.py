@@ -20,13 +20,13 @@ from agent.harness.measuring.judge import Judge
 from agent.harness.measuring.line_ups import AT_ONCE, AT_ONCE_WITH_ROOM
 from agent.harness.measuring.line_ups import LEAST_S as SCREEN_S
 from agent.harness.processes.worker_session import deadline_in, tunes_itself
-from agent.measuring.screening import LEAST_ERROR, SHORT_QUADS, Limits, Look, ScreenResult
+from agent.measuring.screening import LEAST_ERROR, SHORT_QUADS, Look, LookRules, ScreenResult
 from agent.measuring.subset import Subset
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Proposal
 from agent.proposers.playbook import PlaybookProposer, offered
 from agent.state import Run
-from agent.sweep import SHARE, limits_of, looked_at, near_noise
+from agent.sweep import SHARE, look_rules, looked_at, near_noise
 
 MOST_S = 120.0
 """What looking before one choice may take: half of it for compiling, half for the looks, of which
@@ -166,8 +166,8 @@ class Scouting:
             seen = self._seen(run, new, stop, subset, enough) if new else {}
         finally:
             self.judge.compare_on(run.subset)
-        limits = limits_of(run)
-        results = tuple(known.get(sha) or _result(sha, seen.get(sha), limits) for sha in shas)
+        rules = look_rules(run)
+        results = tuple(known.get(sha) or _result(sha, seen.get(sha), rules) for sha in shas)
         error = max(LEAST_ERROR, near_noise(run))
         return Scouted(results, error, configs, tuple(known), enough.reached)
 
@@ -236,7 +236,7 @@ def _in_turn(groups: Sequence[Sequence[Candidate]]) -> list[Candidate]:
     return [candidate for some in rounds for candidate in some if candidate is not None]
 
 
-def _result(sha: str, look: Look | None, limits: Limits) -> ScreenResult:
+def _result(sha: str, look: Look | None, rules: LookRules) -> ScreenResult:
     if look is None:
         return ScreenResult(sha, None, "not seen in a short look")
     return ScreenResult(
@@ -244,5 +244,5 @@ def _result(sha: str, look: Look | None, limits: Limits) -> ScreenResult:
         look.latency_ms,
         improvement=-math.expm1(-look.log_ratio),
         is_cut=look.is_cut,
-        slowed=limits.slowed(look.log_ratios, SHORT_QUADS),
+        slowed=rules.slowed(look.log_ratios, SHORT_QUADS),
     )

@@ -18,7 +18,7 @@ from agent.harness.measuring.line_ups import LineUps
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
-from agent.measuring.screening import FAR_BEHIND, SHORT_QUADS, Limits, Look, halve
+from agent.measuring.screening import FAR_BEHIND, SHORT_QUADS, Look, LookRules, halve
 from agent.measuring.subset import Subset
 from agent.state import Run, may_mend
 
@@ -69,7 +69,7 @@ class Sweep:
             with self.judge.line_ups(incumbent, variants, configs) as line_ups:
                 looks = _Looks(self, run, incumbent, variants, line_ups, stop)
                 results, ranking = halve(
-                    tuple(variants), looks, near, run.looked_at, limits_of(run)
+                    tuple(variants), looks, near, run.looked_at, look_rules(run)
                 )
         finally:
             self.candidates.release(variants)
@@ -150,9 +150,9 @@ def near_noise(run: Run) -> float:
     return PROCESSES * run.calibration.noise_floor if run.calibration else 0.0
 
 
-def limits_of(run: Run) -> Limits:
+def look_rules(run: Run) -> LookRules:
     """What a config may lose in a run, as far as looks tell."""
-    return Limits(run.options.rules, run.calibration.resolvable if run.calibration else {})
+    return LookRules(run.options.rules, run.calibration.resolvable if run.calibration else {})
 
 
 def told_apart(near: float) -> float:

@@ -45,7 +45,7 @@ from agent.events import (
 )
 from agent.measuring.decision import Gain, Status, Verdict, as_settled
 from agent.measuring.scouting import MOST_LOOKS, Estimate, all_seen, best_gain
-from agent.measuring.screening import Limits
+from agent.measuring.screening import LookRules
 from agent.state import Attempt, Phase, Row, Run, decided
 from agent.usage import Usage
 
@@ -214,11 +214,11 @@ def _to_be_looked_at(run: Run, found: Proposed | Skipped) -> Estimate:
 def _scouted(run: Run, event: Scouted) -> Run:
     """With an estimate for everything that was gathered on the incumbent, and a look's result."""
     looks = {**run.scouted, **{result.sha: result for result in event.results}}
-    limits = Limits(run.options.rules)
+    rules = LookRules(run.options.rules)
     estimates = {
         name: Estimate(
             run.iteration,
-            best_gain(looks, (candidate.sha for candidate in proposal.candidates), limits),
+            best_gain(looks, (candidate.sha for candidate in proposal.candidates), rules),
             event.error,
             looks=run.estimates[name].looks,
             all_variants=(

@@ -47,7 +47,7 @@ TIERS = """
     settings  state
     events
     options
-    measuring  causes  least_time  frozen_tests  launches  suggesting  usage
+    measuring  causes  least_time  frozen_tests  launches  suggesting  usage  interruption
     errors  redaction
 """
 """A module or package of `agent` imports from the lines below its own, and from itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.measuring.screening import Limits, ScreenResult
+from agent.measuring.screening import LookRules, ScreenResult
 
 MOST_LOOKS = 2
 """At what no look showed: it may fail in every one."""
@@ -55,8 +55,8 @@ def all_seen(looks: Mapping[str, ScreenResult], variants: Iterable[str]) -> bool
 
 
 def best_gain(
-    looks: Mapping[str, ScreenResult], variants: Iterable[str], limits: Limits
+    looks: Mapping[str, ScreenResult], variants: Iterable[str], rules: LookRules
 ) -> float | None:
     """The gain of the best of some variants; None where none of them was seen."""
-    best = limits.best(looks[sha] for sha in variants if sha in looks)
+    best = rules.best(looks[sha] for sha in variants if sha in looks)
     return best.improvement if best else None

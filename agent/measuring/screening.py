@@ -61,32 +61,34 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LookRules:
     """What the rules forbid and reward, as far as a look can tell."""
 
-    rules: Rules = field(default_factory=Rules)
+    thresholds: Rules = field(default_factory=Rules)
     resolvable: Mapping[str, float] = field(default_factory=dict)
     """Config -> the smallest change that a comparison finds nine times in ten."""
 
     def slowed(self, log_ratios: Mapping[str, float], quads: int) -> str:
-        """The config that lost most, if by more than is allowed and looks scatter; else empty.
+        """The config that lost most of what it may not, beyond what looks scatter; else empty.
 
         Args:
             log_ratios: config -> log ratio, the mean over looks.
             quads: how long those were, in all.
         """
-        if not log_ratios:
-            return ""
-        worst = min(log_ratios, key=lambda config: log_ratios[config])
         scatter = LEAST_ERROR * math.sqrt(SHORT_QUADS / quads)
-        error = max(scatter, self.resolvable.get(worst, 0.0))
-        lost = -math.expm1(log_ratios[worst])
-        return worst if lost > self.rules.regression + error else ""
+        beyond = {
+            config: -math.expm1(log_ratio)
+            - self.thresholds.regression
+            - max(scatter, self.resolvable.get(config, 0.0))
+            for config, log_ratio in log_ratios.items()
+        }
+        worst = max(beyond, key=lambda config: beyond[config], default="")
+        return worst if worst and beyond[worst] > 0 else ""
 
     def best(self, seen: Iterable[ScreenResult]) -> ScreenResult | None:
         """The best of what was seen; behind what gains enough what slows a config down too much."""
         gains = [(each.improvement, each) for each in seen if each.improvement is not None]
-        kept = [pair for pair in gains if pair[0] >= self.rules.minor and not pair[1].slowed]
+        kept = [pair for pair in gains if pair[0] >= self.thresholds.minor and not pair[1].slowed]
         return max(kept or gains, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
@@ -118,7 +120,7 @@ class _Standing:
     def log_ratio(self) -> float:
         return self.sum_log_ratio / self.quads
 
-    def add(self, seen: Look, quads: int, limits: Limits) -> None:
+    def add(self, seen: Look, quads: int, rules: LookRules) -> None:
         """Add a look of so many quads."""
         self.rounds += 1
         self.quads += quads
@@ -128,7 +130,7 @@ class _Standing:
         for config, log_ratio in seen.log_ratios.items():
             self.config_sums[config] = self.config_sums.get(config, 0.0) + quads * log_ratio
         means = {config: total / self.config_quads for config, total in self.config_sums.items()}
-        self.slowed = limits.slowed(means, self.config_quads)
+        self.slowed = rules.slowed(means, self.config_quads)
 
     def result(self) -> ScreenResult:
         if not self.quads:
@@ -147,7 +149,7 @@ def halve(
     look: Looks,
     near: float = 0.0,
     before: Mapping[str, ScreenResult] = MappingProxyType({}),
-    limits: Limits | None = None,
+    rules: LookRules | None = None,
 ) -> tuple[tuple[ScreenResult, ...], tuple[str, ...]]:
     """Look at the variants, ever longer at ever fewer.
 
@@ -159,13 +161,13 @@ def halve(
         look: gives what is seen of some of them.
         near: difference of log ratios that processes make by themselves.
         before: what a short look at some of them gave already; it is not taken again.
-        limits: what a config may lose, and what is rewarded; as the rules are when left out.
+        rules: what a config may lose, and what is rewarded; as the rules are when left out.
 
     Returns:
         What was seen of each, in the order given; and the commits of those that could be timed,
         the most promising first.
     """
-    limits = limits or Limits()
+    rules = rules or LookRules()
     standings = [_Standing.of(sha, before.get(sha)) for sha in shas]
     alive = standings
     quads = SHORT_QUADS if len(shas) > 2 or _are_far_apart(standings) else LONG_QUADS
@@ -174,18 +176,18 @@ def halve(
             standing.rounds = 0
     while True:
         new = [s for s in alive if quads == LONG_QUADS or not s.quads]
-        in_time = _round(new, quads, look, limits) if new else True
-        before_it, alive = alive, _left(alive, limits)
+        in_time = _round(new, quads, look, rules) if new else True
+        before_it, alive = alive, _left(alive, rules)
         if not in_time or len(alive) < 2 or (quads == LONG_QUADS and len(alive) == len(before_it)):
             break
         quads = LONG_QUADS
-    leaders = _ranked(standings, limits)[:MOST_NEAR]
+    leaders = _ranked(standings, rules)[:MOST_NEAR]
     close = [s for s in leaders if abs(s.log_ratio - leaders[0].log_ratio) < near]
     if in_time and len(close) > 1:
         for standing in close:  # what they gain from now on ranks them, not who was ahead before
             standing.rounds = close[0].rounds
-        _round(close, LONG_QUADS, look, limits, fresh=True)
-    ranking = tuple(s.sha for s in _ranked(standings, limits))
+        _round(close, LONG_QUADS, look, rules, fresh=True)
+    ranking = tuple(s.sha for s in _ranked(standings, rules))
     return tuple(s.result() for s in standings), ranking
 
 
@@ -197,31 +199,31 @@ def _are_far_apart(standings: Sequence[_Standing]) -> bool:
     return all(first - other >= FAR_BEHIND for other in others)
 
 
-def _left(alive: Sequence[_Standing], limits: Limits) -> list[_Standing]:
+def _left(alive: Sequence[_Standing], rules: LookRules) -> list[_Standing]:
     """The better half of those that were timed, without those that are far behind; and the best
     that would be kept, where none of those would."""
     timed = sorted((s for s in alive if s.quads), key=lambda s: -s.log_ratio)
     half = timed[: -(-len(timed) // 2)]
     left = [s for s in half if half[0].log_ratio - s.log_ratio < FAR_BEHIND]
     if all(s.slowed for s in left):
-        left += [s for s in timed if _would_be_kept(s, limits)][:1]
+        left += [s for s in timed if _would_be_kept(s, rules)][:1]
     return left
 
 
-def _ranked(standings: Sequence[_Standing], limits: Limits) -> list[_Standing]:
+def _ranked(standings: Sequence[_Standing], rules: LookRules) -> list[_Standing]:
     timed = [s for s in standings if s.quads]
-    others = any(_would_be_kept(s, limits) for s in timed)
+    others = any(_would_be_kept(s, rules) for s in timed)
     return sorted(timed, key=lambda s: (others and bool(s.slowed), -s.rounds, -s.log_ratio))
 
 
-def _would_be_kept(standing: _Standing, limits: Limits) -> bool:
+def _would_be_kept(standing: _Standing, rules: LookRules) -> bool:
     """As far as looks tell; less than the rules reward is not worth an iteration."""
-    least = -math.log1p(-limits.rules.minor)
+    least = -math.log1p(-rules.thresholds.minor)
     return not standing.slowed and standing.log_ratio >= least
 
 
 def _round(
-    alive: Sequence[_Standing], quads: int, look: Looks, limits: Limits, *, fresh: bool = False
+    alive: Sequence[_Standing], quads: int, look: Looks, rules: LookRules, *, fresh: bool = False
 ) -> bool:
     """Look at each once; whether there was time for all."""
     found = look(tuple(standing.sha for standing in alive), quads, fresh)
@@ -233,5 +235,5 @@ def _round(
             if not (seen.unmeasured and standing.quads):  # what was seen of it before still holds
                 standing.quads, standing.latency_ms, standing.reason = 0, None, seen.reason
             continue
-        standing.add(seen, quads, limits)
+        standing.add(seen, quads, rules)
     return len(found) == len(alive)

@@ -46,7 +46,7 @@ def test_the_list_loads_no_command() -> None:
     loaded = set(end.stdout.splitlines()[-1].split())
     assert loaded == {
         "agent.cli", "agent.cli.config", "agent.cli.help_text", "agent.cli.lazily",
-        "agent.cli.main", "agent.cli.output", "agent.errors",
+        "agent.cli.main", "agent.cli.output", "agent.errors", "agent.interruption",
     }  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from agent.measuring.measurement import Failure
 from agent.measuring.screening import (
     LONG_QUADS,
     SHORT_QUADS,
-    Limits,
     Look,
+    LookRules,
     Looks,
     ScreenResult,
     halve,
@@ -241,9 +241,13 @@ def test_what_gains_nothing_that_is_rewarded_does_not_win_by_slowing_nothing_dow
 
 
 def test_what_comparisons_cannot_tell_apart_slows_nothing_down() -> None:
-    limits = Limits(resolvable={"384": 0.05})
-    ranking = halve(tuple(SIZES), each(lambda sha, _: of_configs(SIZES[sha])), limits=limits)[1]
+    rules = LookRules(resolvable={"384": 0.05})
+    ranking = halve(tuple(SIZES), each(lambda sha, _: of_configs(SIZES[sha])), rules=rules)[1]
     assert ranking[0] == "faster"
+    noisy = LookRules(resolvable={"short": 0.1})
+    log_ratios = {"short": math.log(0.93), "long": math.log(0.96), "other": 0.1}
+    assert noisy.slowed(log_ratios, LONG_QUADS) == "long"
+    assert noisy.slowed({}, LONG_QUADS) == ""
 
 
 def test_an_earlier_look_counts_as_one_that_saw_a_config_slowed_down() -> None:

@@ -17,7 +17,13 @@ from tests.support.warm_python import warm_interpreter
 
 ct = pytest.importorskip("cuda.tile", reason="the cuda-tile package is not installed")
 
-from tile_agent_pytest.tile_cpu import TileCpu, UnsupportedVersion, dtypes, hook  # noqa: E402
+from tile_agent_pytest.tile_cpu import (  # noqa: E402
+    TileCpu,
+    UninitializedRead,
+    UnsupportedVersion,
+    dtypes,
+    hook,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,6 +126,18 @@ def test_the_search_takes_the_first_config_that_runs() -> None:
         assert len(cpu.launched) == 1
         with pytest.raises(ValueError, match="empty"):
             ct.tune.exhaustive_search([], None, None, double, None)
+
+
+def test_a_search_may_measure_on_arrays_that_nobody_wrote() -> None:
+    """As TileGym's backward softmax does, whose results nobody reads."""
+    with TileCpu() as cpu:
+        x, y = (torch.empty(16, device="cuda") for _ in range(2))
+        arguments = (x, y, 16)
+        stream = torch.cuda.current_stream()
+        ct.tune.exhaustive_search([16], stream, lambda _: (1,), double, lambda _: arguments)
+        assert len(cpu.launched) == 1
+        with pytest.raises(UninitializedRead):
+            ct.launch(stream, (1,), double, arguments)
 
 
 # --- device "cuda" -------------------------------------------------------------------------------
