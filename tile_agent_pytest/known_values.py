@@ -3,7 +3,8 @@
 Host code asks for few elements before it launches: how many targets count, the longest of some
 sequences. They come from tensors that the test makes itself, of indices, offsets and masks: each of
 those has a twin on the CPU, and what is computed of twins alone is known too. What is drawn is
-drawn anew. Nothing is known of what a kernel may have written: of a tensor whose elements are all
+drawn anew. Of elements that are not known it is known that they are numbers: a test may insist on
+that before it launches anything. Nothing is known of what a kernel may have written: of a tensor whose elements are all
 one number, as those of results and counters are, once it has been given to a launch.
 """
 
@@ -24,6 +25,8 @@ _REPLACING = ("__set__",)
 """What gives a tensor other memory, as `x.data = y` does; of `x.set_(y)` `replaced` is told."""
 _BUFFERS = ("running_mean", "running_var")
 """What operators write to in training whose schema does not say so, as `native_batch_norm`."""
+_TELLING = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
+"""What is so of each element that a test draws or computes, though nobody knows which it is."""
 _stale: dict[int, Any] = {}
 """Where the elements of twins begin that are not known any more -> their memory, which is kept: no
 other may have that place."""
@@ -146,6 +149,8 @@ def follow(
     found = None
     if is_known and small and asked and name not in (*_UNKNOWN, *_REPLACING):
         found = _of_twins(func, args, kwargs)
+    if found is None and name in _TELLING:
+        found = torch.tensor(_TELLING[name]).expand(given[0].shape)
     if found is None:
         _forget(written)
         return
@@ -153,7 +158,8 @@ def follow(
     for one, twin in zip(results, _tensors((found,)), strict=False):
         if one.is_meta and one.shape == twin.shape and one.dtype == twin.dtype:
             # What is on the CPU already torch and NumPy share, where a GPU would have a copy.
-            _give(one, twin if _storage(twin) in ours else twin.clone())
+            is_kept = _storage(twin) in ours or name in _TELLING
+            _give(one, twin if is_kept else twin.clone())
 
 
 def of_twins(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

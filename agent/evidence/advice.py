@@ -98,8 +98,9 @@ def _memory(artifact: Artifact) -> Iterator[str]:
         if narrow > sum(widths.values()) / 2 and narrow >= FEW:
             yield (
                 f"most global {what} move less than {WIDE_BITS} bits: what a thread moves is not "
-                "known to lie side by side and aligned (strides or extents that are no multiples "
-                "of 16, or addresses that are read from memory)"
+                "known to lie side by side and aligned (steps of more than an element, strides, "
+                "extents or offsets that are no multiples of 16, or addresses that are read from "
+                "memory)"
             )
 
 

@@ -114,8 +114,8 @@ def test_what_a_person_reads() -> None:
         "    -> matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
         "bf16, where the tolerance allows it",
         "    -> most global loads move less than 64 bits: what a thread moves is not known to "
-        "lie side by side and aligned (strides or extents that are no multiples of 16, or "
-        "addresses that are read from memory)",
+        "lie side by side and aligned (steps of more than an element, strides, extents or offsets "
+        "that are no multiples of 16, or addresses that are read from memory)",
         "    -> few warps at once: a kernel that waits for memory wants more; fewer registers or "
         "smaller blocks",
     ]

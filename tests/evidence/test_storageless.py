@@ -302,3 +302,13 @@ def test_a_projects_operator_is_called_once() -> None:
 
     twice(torch.tensor([1, 2], device="cuda"))
     assert calls == [True]
+
+
+def test_a_test_may_insist_on_numbers_before_it_launches_anything() -> None:
+    with storageless(90):
+        for x in (torch.randn(3, 2**30, device="cuda"), torch.rand(5).cuda() / 3):
+            assert not torch.isnan(x).any()
+            assert not x.isinf().any().item()
+            assert torch.isfinite(x.flatten()[:7]).all()
+        with pytest.raises(RuntimeError):
+            bool((torch.randn(3, 7, device="cuda") > 0).all())

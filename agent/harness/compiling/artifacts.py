@@ -246,6 +246,8 @@ def prepare(
     }
     if not wanted.has_gpu:
         variables["CUDA_VISIBLE_DEVICES"] = ""  # whatever the tests do, they reach no GPU
+        # torch.compile would compile the project's PyTorch for a GPU; eagerly it launches the same
+        variables["TORCHDYNAMO_DISABLE"] = os.environ.get("TORCHDYNAMO_DISABLE", "1")
     return job, variables
 
 
