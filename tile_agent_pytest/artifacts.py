@@ -54,6 +54,7 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
@@ -164,16 +165,19 @@ def _compile_ahead(launches: Sequence[RecordedLaunch], first: int, job: Message)
 
 
 def chosen(launches: Sequence[RecordedLaunch], most: int) -> list[RecordedLaunch]:
-    """So many launches, in their order: the first of each kernel before a second of any.
+    """So many launches, in their order: of each kernel the largest before a second of any.
 
-    A kernel that tunes itself is launched with more configs than are compiled of a whole file.
+    A kernel that tunes itself is launched with more configs than are compiled of a whole file, and
+    tests that go from small sizes to large ones begin with what nobody tunes for.
     """
-    first: dict[str, int] = {}
-    for index, launch in enumerate(launches):
-        first.setdefault(launch.kernel, index)
-    firsts = set(first.values())
-    by_rank = sorted(range(len(launches)), key=lambda index: index not in firsts)
-    return [launches[index] for index in sorted(by_rank[:most])]
+    seen: Counter[str] = Counter()
+    by_size = sorted(launches, key=lambda launch: -sum(t.size_bytes for t in launch.tensors))
+    ranks: dict[int, int] = {}
+    for launch in by_size:
+        ranks[id(launch)] = seen[launch.kernel]
+        seen[launch.kernel] += 1
+    first = set(map(id, sorted(launches, key=lambda launch: ranks[id(launch)])[:most]))
+    return [launch for launch in launches if id(launch) in first]
 
 
 def _tasks(
