@@ -4,8 +4,9 @@ Host code asks for few elements before it launches: how many targets count, the 
 sequences. They come from tensors that the test makes itself, of indices, offsets and masks: each of
 those has a twin on the CPU, and what is computed of twins alone is known too. What is drawn is
 drawn anew. Of elements that are not known it is known that they are numbers: a test may insist on
-that before it launches anything. Nothing is known of what a kernel may have written: of a tensor whose elements are all
-one number, as those of results and counters are, once it has been given to a launch.
+that before it launches anything. Nothing is known of what a kernel may have written: of a tensor
+whose elements are all one number, as those of results and counters are, once it has been given to a
+launch.
 """
 
 from __future__ import annotations

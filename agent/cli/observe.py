@@ -123,7 +123,7 @@ def _told(session: Session, run: Run, observe: Observer) -> Iterator[Observer]:
         run, since = seen[0]
         moment = Moment(time.monotonic() - since, activity(session.folder, run))
         output.progress(f"still      {in_a_line(run, moment)}")
-        if run.phase is Phase.BASELINE and not hinted:
+        if run.phase is Phase.BASELINE and not hinted and not session.plan.correctness_k:
             output.progress(f"           {FEWER_TESTS}")
             hinted = True
 

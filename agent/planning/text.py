@@ -46,7 +46,7 @@ def _tests(plan: Plan) -> list[str]:
     tests = plan.tests
     if tests is None:
         lacks = "what launches give the kernels, which of them takes most time, what a run costs"
-        return ["tests      not collected", f"unknown    without them: {lacks}"]
+        return ["tests      none that can judge", f"unknown    without them: {lacks}"]
     files = ", ".join((*tests.files, *tests.benches))
     return [f"tests      {len(tests.correctness)} correctness, {len(tests.perf)} perf from {files}"]
 

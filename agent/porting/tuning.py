@@ -68,6 +68,8 @@ def _instead(name: str, call: cst.Call | None) -> str:
     given = [a.keyword.value for a in call.args if a.keyword is not None] if call else []
     if "tune" in name.rpartition(".")[2].lower() or "configs" in given:
         return f"{WITHOUT_TUNER}, and take it off the kernel"
+    if name == "staticmethod":
+        return "make the kernel a function of the module"
     return "take it off the kernel, and write what it gives to the launches into them"
 
 

@@ -375,8 +375,8 @@ def test(a, b):
         ),
         (
             "conftest.py",
-            "raise OSError('CUDA_HOME environment variable is not set. Please set it.')\n",
-            "conftest.py:1: OSError: CUDA_HOME environment variable is not set. Please set it.",
+            "raise OSError('CUDA_HOME environment variable is not set. Set it to a CUDA.')\n",
+            "conftest.py:1: OSError: CUDA_HOME environment variable is not set. Set it to a CUDA.",
         ),
         ("pytest.ini", "[pytest]\naddopts = --no-such\n", "unrecognized arguments: --no-such"),
     ],

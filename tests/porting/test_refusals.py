@@ -114,6 +114,7 @@ def test_a_decorator(decorator: str, construct: str) -> None:
 @pytest.mark.parametrize(
     ("decorator", "said"),
     {
+        "@staticmethod": "(@staticmethod) is not ported: make the kernel a function of the module",
         "@own.autotune([triton.Config({'BLOCK': 8}), triton.Config({'BLOCK': 16})], ['n'])": (
             "(@own.autotune) is not ported: write one config into the launches, and take it off "
             "the kernel"

@@ -231,10 +231,10 @@ def with_remedy(
     if others and modules is not None:
         run = or_captured_in_run(modules.kernel, passed)
         also = f"; or choose other tests with --tests, {run}"
+    if unset := _UNSET.search(said):  # PyTorch's speaks of CUDA, and means its compiler
+        return f"{said}: set it, and hand it on with --pass-env {unset[1]}{also}"
     if wants_gpu(said):
         return f"{said}: {AT_IMPORT}{also}"
-    if unset := _UNSET.search(said):
-        return f"{said}: set it, and hand it on with --pass-env {unset[1]}{also}"
     if held and not _SYNTAX.search(said):
         sure = any(f"KeyError: {name!r}" in said for name in held)
         unsure = place and not sure
