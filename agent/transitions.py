@@ -17,6 +17,7 @@ and that to the next attempt as PROPOSE does, or to PROPOSE once it is given up.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,8 +45,8 @@ from agent.events import (
     Verified,
 )
 from agent.measuring.decision import Gain, Status, Verdict, as_settled
-from agent.measuring.scouting import MOST_LOOKS, Estimate, all_seen, best_gain
-from agent.measuring.screening import LookRules
+from agent.measuring.scouting import MOST_LOOKS, Estimate, all_seen, best_look
+from agent.measuring.screening import LookRules, ScreenResult
 from agent.state import Attempt, Phase, Row, Run, decided
 from agent.usage import Usage
 
@@ -214,28 +215,33 @@ def _to_be_looked_at(run: Run, found: Proposed | Skipped) -> Estimate:
 def _scouted(run: Run, event: Scouted) -> Run:
     """With an estimate for everything that was gathered on the incumbent, and a look's result."""
     looks = {**run.scouted, **{result.sha: result for result in event.results}}
-    rules = LookRules(run.options.rules)
     estimates = {
-        name: Estimate(
-            run.iteration,
-            best_gain(looks, (candidate.sha for candidate in proposal.candidates), rules),
-            event.error,
-            looks=run.estimates[name].looks,
-            all_variants=(
-                every := all_seen(looks, (candidate.sha for candidate in proposal.candidates))
-            ),
-            is_put_off=event.ended_early and not every,
-            all_configs=not event.configs,
-            is_cut=any(
-                candidate.sha in looks and looks[candidate.sha].is_cut
-                for candidate in proposal.candidates
-            ),
-        )
+        name: _estimate(run, event, looks, proposal)
         for name, proposal in run.gathered.items()
         if isinstance(proposal, Proposed) and run.estimates[name].iteration == run.iteration
     }
     return replace(
         run, phase=Phase.PROPOSE, scouted=looks, estimates={**run.estimates, **estimates}
+    )
+
+
+def _estimate(
+    run: Run, event: Scouted, looks: Mapping[str, ScreenResult], proposal: Proposed
+) -> Estimate:
+    """What looks say of an optimization, by its best variant."""
+    shas = [candidate.sha for candidate in proposal.candidates]
+    best = best_look(looks, shas, LookRules(run.options.rules))
+    every = all_seen(looks, shas)
+    return Estimate(
+        run.iteration,
+        best.improvement if best else None,
+        event.error,
+        looks=run.estimates[proposal.optimization].looks,
+        all_variants=every,
+        is_put_off=event.ended_early and not every,
+        all_configs=not event.configs,
+        is_cut=any(sha in looks and looks[sha].is_cut for sha in shas),
+        slowed=best.slowed if best else "",
     )
 
 

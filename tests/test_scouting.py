@@ -457,12 +457,12 @@ def test_estimates_are_told_with_the_run(tmp_path: Path) -> None:
     assert found["minor"] == {
         "iteration": 1, "gain": pytest.approx(0.03), "error": 0.01,
         "all_variants": True, "all_configs": True, "is_cut": False, "is_put_off": False,
-        "looks": 1,
+        "looks": 1, "slowed": "",
     }  # fmt: skip
     assert found["foreign"] == {
         "iteration": 1, "gain": None, "error": 0.0,
         "all_variants": True, "all_configs": True, "is_cut": False, "is_put_off": False,
-        "looks": 2,
+        "looks": 2, "slowed": "",
     }  # fmt: skip
 
 

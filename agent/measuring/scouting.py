@@ -32,6 +32,9 @@ class Estimate:
     """Whether the rest of its variants was left out since something else gained much."""
     looks: int = 1
     """How often it was to be looked at on the same incumbent."""
+    slowed: str = ""
+    """A config that its best variant slows down by more than the rules allow, as far as the look
+    goes: no other gains what they reward."""
 
     def is_unseen(self, iteration: int) -> bool:
         """Whether it is worth another look before an iteration: the first ended before it."""
@@ -54,9 +57,8 @@ def all_seen(looks: Mapping[str, ScreenResult], variants: Iterable[str]) -> bool
     return all(sha in looks and looks[sha].improvement is not None for sha in variants)
 
 
-def best_gain(
+def best_look(
     looks: Mapping[str, ScreenResult], variants: Iterable[str], rules: LookRules
-) -> float | None:
-    """The gain of the best of some variants; None where none of them was seen."""
-    best = rules.best(looks[sha] for sha in variants if sha in looks)
-    return best.improvement if best else None
+) -> ScreenResult | None:
+    """The best of some variants; None where none of them was seen."""
+    return rules.best(looks[sha] for sha in variants if sha in looks)

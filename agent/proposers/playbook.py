@@ -35,7 +35,8 @@ More rows a program took 78 % off a norm of short rows, other warps 0.6 %."""
 
 PROMISING, UNKNOWN, POSSIBLE, FLAT, SLOWER = range(5)
 """What gained what the rules reward in a look at it; what was not looked at; what may gain that, as
-far as the look goes; what may not; what lost beyond doubt."""
+far as the look goes, or gained it and slowed a config down; what may not; what lost beyond
+doubt."""
 DOUBTFUL = frozenset({UNKNOWN, POSSIBLE})
 """What another incumbent may decide: what did not apply to the one before may apply to it."""
 
@@ -142,7 +143,7 @@ class PlaybookProposer:
         if high < rules.minor:
             return FLAT
         left = estimate.gain - _gained_since(run, estimate)
-        return PROMISING if left >= rules.minor else POSSIBLE
+        return PROMISING if left >= rules.minor and not estimate.slowed else POSSIBLE
 
     def _place_in_class(
         self, run: Run, entry: Optimization

@@ -14,7 +14,7 @@ import pytest
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.looks import ComparisonPlan
 from agent.measuring.measurement import Calibration, Failure, calibrate, measure
-from agent.measuring.scouting import Estimate, best_gain
+from agent.measuring.scouting import Estimate, best_look
 from agent.measuring.screening import LEAST_ERROR, SHORT_QUADS, LookRules, ScreenResult
 from agent.options import Options
 from agent.proposers.playbook import PlaybookProposer
@@ -60,7 +60,9 @@ def estimates(
             )
             for n, takes in enumerate(entry.factors)
         }
-        found[entry.name] = Estimate(1, best_gain(looks, looks, LookRules()), error)
+        best = best_look(looks, looks, LookRules())
+        assert best is not None
+        found[entry.name] = Estimate(1, best.improvement, error)
     return found
 
 
@@ -122,6 +124,7 @@ def test_the_best_that_would_be_kept_is_what_an_optimization_promises() -> None:
         "flat": ScreenResult("flat", 1.0, improvement=0.01),
         "failed": ScreenResult("failed", None, "no"),
     }
-    assert best_gain(looks, looks, LookRules()) == 0.05
-    assert best_gain(looks, ("fast", "flat"), LookRules()) == 0.2  # as good a guess as any then
-    assert best_gain(looks, ("failed", "unknown"), LookRules()) is None
+    rules = LookRules()
+    assert best_look(looks, looks, rules) == looks["kept"]
+    assert best_look(looks, ("fast", "flat"), rules) == looks["fast"]  # as good a guess as any then
+    assert best_look(looks, ("failed", "unknown"), rules) is None

@@ -139,6 +139,13 @@ def test_an_older_look_counts_for_less_what_has_been_gained_since() -> None:
     assert first(tried) == "tiles"  # it may gain it all the same
 
 
+def test_what_slows_a_config_down_comes_behind_what_does_not() -> None:
+    looks = {"tiles": Estimate(1, 0.2, 0.01, slowed="384"), "warps": Estimate(1, 0.03, 0.01)}
+    run = Run(iteration=1, estimates=looks, tried={"never": 1})
+    assert first(run) == "warps"
+    assert first(replace(run, tried={"never": 1, "warps": 1})) == "tiles"  # it may be kept
+
+
 def test_what_a_small_keep_made_doubtful_is_looked_at_again_once_nothing_promises_a_gain() -> None:
     """A SwiGLU's sizes gained what faster arithmetic had promised: two iterations were for nothing.
 
