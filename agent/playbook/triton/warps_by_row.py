@@ -38,7 +38,12 @@ from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit
-from agent.rewriting.triton.kernel_options import OnKernel, on_kernel, setting_own
+from agent.rewriting.triton.kernel_options import (
+    OnKernel,
+    check_not_planned,
+    on_kernel,
+    setting_own,
+)
 from agent.rewriting.triton.launch_options import (
     check_shown,
     is_plain_or_ramp,
@@ -184,6 +189,7 @@ def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:
     check_untuned(source, [kernel], "the warps")
     if TRITON.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
+    check_not_planned(source, kernel, (OPTION,))
     block = one_block(source, kernel)
     if spans_both(kernel):
         raise NotApplicable(f"the tiles of {kernel.name} are {block} by {block} elements, no rows")
