@@ -26,6 +26,8 @@ DEFAULT_SM = (80, 90, 100)
 """Without a GPU: Ampere, Hopper, Blackwell."""
 FAILED = 3
 """Exit code when nothing compiles: an answer, not a fault."""
+UNJUDGED = 2
+"""When that says nothing of the code, since values were assumed: the user can give them."""
 
 
 def register(app: typer.Typer) -> None:
@@ -61,6 +63,7 @@ def explain(
     from agent.analysis.triton.tuners import left_to_tuners, shown_of_tuned
     from agent.analysis.triton.wrapped import decorated
     from agent.evidence import text
+    from agent.harness.compiling.assumed import reasons, unjudged_results
     from agent.harness.diagnostician import multiplying
     from agent.launches import configs_shown
 
@@ -73,10 +76,13 @@ def explain(
     seen = by_newest_run(kernel)
     source = decorated(found.source)
     shown = configs_shown(evidence.observed, left_to_tuners(source))
+    assumed = unjudged_results(evidence.results)
+    unjudged = reasons(assumed, kernel.name)
     lines = [
         *_notes(evidence),
         *shown_of_tuned(source, shown),
         *text.lines(evidence.results, multiplying(found.source)),
+        *unjudged,
         *seen.tuning(),
     ]
     changed = list(text.difference(base.results, evidence.results)) if base else []
@@ -96,12 +102,13 @@ def explain(
             "notes": list(evidence.notes),
             "results": _results(evidence, listing=listing),
             "problems": list(evidence.problems),
+            "unjudged": list(unjudged),
             "changes": changed if base else None,
         },
         "\n".join(lines),
     )
     if not evidence.artifacts:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(UNJUDGED if len(assumed) == len(evidence.results) else FAILED)
 
 
 @dataclass(frozen=True)

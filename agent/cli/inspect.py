@@ -51,6 +51,8 @@ MOST_SKIPPED = 10
 """Tests that skipped themselves and are named to a person."""
 FAILED = 3
 """Exit code of `verify` and `bench` when the tests fail: an answer, not a fault."""
+UNJUDGED = 2
+"""When nothing can be told with what was given: the user can give more."""
 
 
 def register(app: typer.Typer) -> None:
@@ -205,7 +207,7 @@ def verify(
             pass_env=handed_on(pass_env),
         )
         output.result(found.to_json(), "\n".join(found.lines()))
-        raise typer.Exit(0 if found.ok else FAILED)
+        raise typer.Exit(0 if found.ok else FAILED if found.failed else UNJUDGED)
     from agent.cli.done_tests import DoneTests
     from agent.cli.still import opened_aloud
     from agent.errors import NoTests, UsageError

@@ -157,6 +157,62 @@ def test_a_type_error(tmp_path: Path) -> None:
     assert "kernel.py:7" in text
 
 
+FACTORS = """\
+import cuda.tile as ct
+import torch
+
+
+@ct.kernel
+def rows_kernel(x, y, F: ct.Constant[int], G: ct.Constant[int], N: ct.Constant[int]):
+    tile = ct.load(x, index=(ct.bid(0), 0), shape=(1, N))
+    ct.store(y, index=(ct.bid(0), 0, 0), tile=ct.reshape(tile, (1, F, G)))
+
+
+def rows(x, f, g):
+    y = torch.empty((x.shape[0], f, g), device=x.device)
+    ct.launch(torch.cuda.current_stream(), (x.shape[0],), rows_kernel, (x, y, f, g, x.shape[1]))
+    return y
+"""
+RELATED = FACTORS.replace("(x, y, f, g, x.shape[1])", "(x, y, f, n // f, n)").replace(
+    "    y =", "    n = x.shape[1]\n    y ="
+)
+UNJUDGED = (
+    "rows_kernel cannot be judged: the sizes of its tiles do not fit where F, G, N are assumed, "
+    "and this file does not tell them. A test that calls it does: tile-agent explain --kernel "
+    "kernel.py --tests FILE compiles what the test launches, pytest --tile-cpu FILE runs it"
+)
+
+
+@pytest.mark.parametrize("command", ["verify", "explain"])
+def test_assumed_sizes_that_do_not_fit_say_nothing_of_the_code(
+    command: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {"kernel.py": FACTORS})
+    end = tile_agent(tmp_path, command, "--kernel", "kernel.py")
+    assert end.code == ExitCode.USAGE, end.err
+    assert UNJUDGED in end.out.splitlines()
+    assert "do not compile" not in end.out
+    assert "TypeCheckingError: Cannot reshape" in end.out
+    end = tile_agent(tmp_path, command, "--kernel", "kernel.py", "--json")
+    assert end.json["unjudged"] == [UNJUDGED]
+
+
+def test_sizes_that_the_launch_computes_of_others_fit(tmp_path: Path) -> None:
+    end = verify(tmp_path, RELATED, "--target", "sm_90")
+    assert end.code == ExitCode.DONE, end.out
+    assert "G = 256 (assumed: `n // f` of the other values)" in end.out
+
+
+def test_what_does_not_fit_beside_code_that_is_wrong_is_no_excuse(tmp_path: Path) -> None:
+    wrong = BROKEN.partition("\n\n\n")[2].replace("copy_kernel", "bad_kernel")
+    launch = "    ct.launch(None, (1,), bad_kernel, (x, y, f))\n    return y"
+    both = FACTORS.replace("    return y", launch) + f"\n\n{wrong}"
+    end = verify(tmp_path, both, "--target", "sm_90")
+    assert end.code == FAILED
+    assert "1 of 2 do not compile, assuming what is below" in end.out
+    assert UNJUDGED in end.out
+
+
 def test_one_bad_kernel_does_not_hide_a_good_one(tmp_path: Path) -> None:
     both = KERNEL + BROKEN.partition("\n\n\n")[2].replace("copy_kernel", "bad_kernel")
     end = verify(tmp_path, both, "--json", "--target", "sm_90")

@@ -189,6 +189,11 @@ def test_nothing_says_that_tiles_end_with_pages() -> None:
             "    tile = ct.gather(cache, (page, slots[:, None], columns[None, :]))\n",
             "what `page` is depends on the way to it",
         ),
+        (
+            "    page, _ = both(i)\n"
+            "    tile = ct.gather(cache, (page * TILE, slots[:, None], columns[None, :]))\n",
+            "`page` is one of what `both(i)` at line 14 gives: not followed",
+        ),
     ],
 )
 def test_gathers_that_stay(body: str, reason: str) -> None:

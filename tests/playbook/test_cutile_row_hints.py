@@ -63,3 +63,46 @@ def test_what_is_set_stays() -> None:
 def test_kernels_that_it_is_not_for(text: str, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
         ENTRY.variants(subject(text))
+
+
+def both_kernels(product: str = "left @ right") -> str:
+    """The file of the example with a second kernel, which multiplies tiles."""
+    kernel = (
+        "@ct.kernel\ndef product_kernel(x, y, I: ct.Constant[int]):\n"
+        "    right = ct.load(x, (0, 0), (16, 16)).astype(ct.float32)\n"
+        "    left = ct.gather(y, (ct.arange(16)[:, None], ct.arange(16)[None, :]))\n"
+        f"    ct.store(y, (0, 0), ({product}).astype(y.dtype))\n\n\n"
+    )
+    launch = "    ct.launch(torch.cuda.current_stream(), (1,), product_kernel, (x, y, 1))\n"
+    return TEXT.replace("def rms(x", f"{kernel}def rms(x").replace(
+        "    return y", f"{launch}    return y"
+    )
+
+
+def test_of_several_kernels_those_on_rows_get_them() -> None:
+    text = both_kernels()
+    new = ENTRY.apply(subject(text), next(iter(ENTRY.variants(subject(text)))))
+    rows, product = new.split("def product_kernel")
+    assert "@ct.kernel(occupancy=8)\ndef rms_kernel(x: StaticRow" in rows
+    assert rows.endswith("@ct.kernel\n")
+    assert "allow_tma" in rows and "allow_tma" not in product
+
+
+@pytest.mark.parametrize(
+    ("product", "how"),
+    [
+        ("right @ right", "which TMA loads"),
+        ("left @ right", "of which it gathers some and TMA loads others"),
+        ("ct.matmul(left.astype(ct.float32), ct.transpose(left))", "which it gathers"),
+    ],
+)
+def test_a_refusal_says_how_the_tiles_are_loaded(product: str, how: str) -> None:
+    text = both_kernels(product)
+    alone = (
+        text[: text.index("@ct.kernel\ndef rms_kernel")]
+        + text[text.index("@ct.kernel\ndef product") :]
+    )
+    alone = "\n".join(line for line in alone.splitlines() if "rms_kernel" not in line) + "\n"
+    for name in ("row-hints", "check-bounds"):
+        with pytest.raises(NotApplicable, match=f"product_kernel multiplies tiles, {how}"):
+            playbook.get(name).variants(subject(alone))

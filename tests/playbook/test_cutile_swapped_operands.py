@@ -146,6 +146,64 @@ def run():
 """
 
 
+HANDED = """\
+    tuner(
+        torch.cuda.current_stream(),
+        kernel=k,
+        args_fn=lambda cfg: (x, gate, y, cfg.ROWS, cfg.COLUMNS),
+    )
+
+
+def configs(large):
+    if large:
+        return [Config(ROWS=128, COLUMNS=64), Config(ROWS=256, COLUMNS=64)]
+    return [Config(ROWS=64, COLUMNS=64)]
+"""
+REPORTED = (
+    "@triton.testing.perf_report([triton.testing.Benchmark(x_names=['m'], x_vals=[1], "
+    "line_arg='size', line_vals=[128, 256])])\ndef run(m, size):\n    rows, columns = size, 64\n"
+)
+TUNED, CASES = (
+    "those at line 11 have 64 or 128 or 256 rows",
+    "those at line 12 have 128 or 256 rows",
+)
+
+
+def handed(old: str = "", new: str = "") -> str:
+    return (PLAIN[: PLAIN.index("    tile.launch")] + HANDED).replace(old or "\0", new)
+
+
+def reported(old: str = "", new: str = "") -> str:
+    text = PLAIN.replace("def run():\n    rows=16\n    columns=64\n", REPORTED)
+    return f"import triton\n{text}".replace(old or "\0", new)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [(handed(), TUNED), (reported(), CASES)], ids=["configs", "cases"]
+)
+def test_sizes_that_are_listed_are_known(text: str, reason: str) -> None:
+    assert refusal(ENTRY, text).endswith(f"columns or more: {reason}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        handed("ROWS=64", "ROWS=32"),
+        handed("ROWS=64", "ROWS=least"),
+        handed("def configs", "OTHER = Config(ROWS=128)\n\n\ndef configs"),
+        handed("cfg.ROWS, cfg", "cfg.ROWS, *cfg"),
+        handed("cfg.ROWS,", "rows_of(cfg),"),
+        handed("def configs", "TABLE = [k]\n\n\ndef configs"),
+        reported("[128", "[32"),
+        reported("[128", "[least"),
+        reported("size, 64", "size // 2, 64"),
+        reported("'size'", "'other'"),
+    ],
+)
+def test_a_size_that_is_small_or_open_may_gain(text: str) -> None:
+    assert playbook.get(ENTRY).variants(subject(text)) == [{}]
+
+
 def test_batches_and_what_is_exchanged_stay() -> None:
     assert "fewer than 64 rows" in refusal(ENTRY, swapped(PLAIN))
     batched = PLAIN.replace("(TM, 32))\n        right", "(1, TM, 32))\n        right")

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 
 from tests.playbook.test_cutile_compiles import compiled, load  # noqa: E402
+from tests.support.evidence import evidence, only  # noqa: E402
 from tests.support.rewriting import file, refusal, subject  # noqa: E402
 from tests.support.tile_cpu import result_of  # noqa: E402
 
@@ -61,6 +62,55 @@ def test_numbers_are_those_of_tf32(written: str, dtype: torch.dtype, tmp_path: P
         assert error < playbook.get(ENTRY).changes_rounding
     else:
         assert torch.equal(found, expected)
+
+
+BATCHES = """\
+import cuda.tile as ct
+import torch
+
+
+@ct.kernel
+def k(a, b, y, B: ct.Constant[int]):
+    left = ct.load(a, (0, 0, 0), (B, 16, 32))
+    right = ct.reshape(ct.load(b, (0, 0, 0), (1, 32, 16)), (1, 32, 16))
+    ct.store(y, (0, 0, 0), ct.matmul(left, right))
+
+
+def run(a, b):
+    y = torch.empty((4, 16, 16), device=a.device)
+    ct.launch(torch.cuda.current_stream(), (1,), k, (a, b, y, 4))
+    return y
+"""
+SHAPES = {"a": (4, 16, 32), "b": (1, 32, 16)}
+
+
+def test_batches_are_multiplied_as_one(tmp_path: Path) -> None:
+    new = playbook.get(ENTRY).apply(subject(BATCHES), {})
+    a, b = (torch.randn(shape) for shape in SHAPES.values())
+    expected = result_of(BATCHES, "run", (a, b), tmp_path)
+    found = result_of(new, "run", (a, b), tmp_path)
+    assert not torch.equal(found, expected)
+    error = (found - expected).square().mean().sqrt() / expected.square().mean().sqrt()
+    assert error < playbook.get(ENTRY).changes_rounding
+
+
+def test_the_helper_holds_what_its_products_need() -> None:
+    new = playbook.get(ENTRY).apply(subject(product(PRODUCTS[0])), {})
+    assert "x.ndim == 3" not in new
+    vector = BATCHES.replace("(B, 16, 32))", "(B, 16, 32)).reshape((64, 32))")
+    assert "not cast yet" in refusal(ENTRY, vector)
+
+
+@pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
+@pytest.mark.parametrize("sm", [90, *(pytest.param(s, marks=pytest.mark.full) for s in (80, 100))])
+def test_batches_go_to_the_tensor_cores(sm: int, tmp_path: Path) -> None:
+    found = []
+    for name, text in (("old", BATCHES), ("new", playbook.get(ENTRY).apply(subject(BATCHES), {}))):
+        made = "".join(f"    {n} = torch.ones({s}, device='cuda')\n" for n, s in SHAPES.items())
+        (tmp_path / name).mkdir()
+        own = text.replace("def run(a, b):\n", f"def run():\n{made}")
+        found.append(only(evidence(tmp_path / name, own, sm)).instructions.tensor_core)
+    assert not found[0] and found[1]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.hand_overs import first_hand_over
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source, descendants
 
@@ -39,7 +40,34 @@ def not_launched(source: Source, kernel: Kernel) -> NotApplicable:
                         )
                     if use not in mentions and len(mentions) < MOST_MENTIONS:
                         mentions.append(use)  # of a table of kernels, perhaps
-    return NotApplicable(f"this file does not launch {kernel.name}")
+    return _handed_on(source, kernel) or NotApplicable(f"this file does not launch {kernel.name}")
+
+
+def _handed_on(source: Source, kernel: Kernel) -> NotApplicable | None:
+    """Who is handed a kernel by code of the host, and may launch it."""
+    function = kernel.function
+    hosts = [n for n in source.mentions(function) if not _is_device(source, kernel, n)]
+    found = first_hand_over(source, hosts)
+    if found is None:
+        return None
+    line, call = source.line(found.use), found.call
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "launch":
+        return NotApplicable(
+            f"line {line} launches {kernel.name} among others, which is not followed: "
+            "give each of its kernels a launch by its name"
+        )
+    return NotApplicable(
+        f"line {line} hands {kernel.name} to `{source.code(call.func)}`, whose launches are not "
+        "followed"
+    )
+
+
+def _is_device(source: Source, kernel: Kernel, mention: cst.Name) -> bool:
+    """Whether a mention is in another kernel, which calls it or hands it to a scan."""
+    around = source.enclosing(mention)
+    decorator = kernel.decorator.decorator
+    name = source.name(decorator.func if isinstance(decorator, cst.Call) else decorator)
+    return around is not None and source.decorator(around, name or "") is not None
 
 
 def _rebuilt_at(source: Source, kernel: Kernel) -> int | None:

@@ -107,6 +107,28 @@ def constant(source: Source, expression: cst.BaseExpression, deep: int = 0) -> K
     return None
 
 
+def computed(
+    source: Source, expression: cst.BaseExpression, values: Mapping[str, Value]
+) -> Value | None:
+    """The number that an expression is where names have the values given for them."""
+    if isinstance(expression, cst.Name) and expression.value in values:
+        return values[expression.value]
+    operation = (
+        _OPERATIONS.get(type(expression.operator))
+        if isinstance(expression, cst.BinaryOperation)
+        else None
+    )
+    if operation is None or not isinstance(expression, cst.BinaryOperation):
+        known = constant(source, expression)
+        return known.value if known is not None else None
+    left = computed(source, expression.left, values)
+    right = computed(source, expression.right, values)
+    try:
+        return operation(left, right) if left is not None and right is not None else None
+    except ArithmeticError:
+        return None
+
+
 def _table(source: Source, expression: cst.BaseExpression, deep: int) -> cst.Dict | None:
     """The dictionary that an expression always is, if the file writes it out."""
     behind = source.resolve(expression)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.reaching_definitions import binds, definition, value_of
@@ -67,6 +68,8 @@ def batch_of(source: Source, kernel: Kernel) -> Batch:
 
 def _loop_of(source: Source, kernel: Kernel) -> Batch:
     name = kernel.name
+    if not kernel.launches:
+        raise not_launched(source, kernel)
     if len(kernel.launches) != 1 or len(source.mentions(kernel.function)) != 1:
         raise NotApplicable(f"{name} is not launched in one place alone")
     launch = kernel.launches[0]

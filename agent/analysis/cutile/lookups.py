@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.reaching_definitions import value_of
+from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.cutile.accesses import Bounds, axis_of
 from agent.analysis.cutile.dialect import CT
 from agent.analysis.cutile.index_ranges import (
@@ -204,8 +204,18 @@ class Lookups:
             case cst.Call():
                 return self._called(behind, deep + 1)
             case cst.Name():
-                raise NotRegular(f"what `{behind.value}` is depends on the way to it")
+                raise NotRegular(self._not_followed(behind))
         raise NotRegular(f"`{source.code(expression)}` does not count one by one")
+
+    def _not_followed(self, name: cst.Name) -> str:
+        """Why nothing is known of what a name stands for."""
+        found = definition(self._source, name.value, name)
+        if found is None:
+            return f"what `{name.value}` is depends on the way to it"
+        if found.value is not None and found.index is not None:
+            line, code = self._source.line(found.value), self._source.code(found.value)
+            return f"`{name.value}` is one of what `{code}` at line {line} gives: not followed"
+        return f"what `{name.value}` is, is not followed"
 
     def _operation(
         self,

@@ -23,6 +23,8 @@ from agent.syntax import Source, Untraceable, descendants
 ROW, EDGE, SQUARE, COUNT = 1024, 4, 64, 8
 """Sizes that the source does not tell: a tile's last dimension, its other ones, any dimension of a
 tile that is multiplied or transposed, and an integer that is in no tile's shape."""
+ASSUMED = "assumed"
+"""How the reason of a value begins that nothing tells."""
 _ROW, _EDGE = "assumed for a row", "assumed for a tile's edge"
 ELEMENTS = (
     ("float16", "float16"),
@@ -62,6 +64,11 @@ class Parameter:
     why: str = ""
     """What a guess rests on; empty where the source tells."""
 
+    @property
+    def is_assumed(self) -> bool:
+        """A constant whose value nothing in the file tells."""
+        return self.kind is ParameterKind.CONSTANT and self.why.startswith(ASSUMED)
+
     def to_json(self) -> dict[str, Any]:
         """What `tile_agent_pytest.compile_cutile` needs of it."""
         keys = ("name", "kind", "dtype", "ndim", "index_dtype", "value")
@@ -98,6 +105,11 @@ class Signature:
 
     def __hash__(self) -> int:
         return hash((self.kernel, self.parameters))
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """The constants whose values nothing in the file tells."""
+        return tuple(p.name for p in self.parameters if p.is_assumed)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -145,7 +157,8 @@ def _signature(source: Source, kernel: Kernel) -> Signature:
         else:
             parameters.append(_scalar(source, kernel, uses, node))
     line = source.line(kernel.function.node)
-    return Signature(kernel.name, line, tuple(_of_one_row(parameters)), hints)
+    told = tuple(_related(source, kernel, tuple(_of_one_row(parameters))))
+    return Signature(kernel.name, line, told, hints)
 
 
 def _of_one_row(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
@@ -159,6 +172,29 @@ def _of_one_row(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
         is_edge = each in rows[:-1]
         why = each.why.replace(_ROW, _EDGE, 1)
         yield replace(each, value=EDGE, why=why) if is_edge else each
+
+
+def _related(
+    source: Source, kernel: Kernel, parameters: Sequence[Parameter]
+) -> Iterator[Parameter]:
+    """The same with what the first launch computes of other constants computed of their values.
+
+    `(x, n, f, n // f)` gives three numbers that belong together.
+    """
+    given = kernel.launches[0].arguments if kernel.launches else {}
+    values = {
+        source.code(given[p.name]): p.value
+        for p in parameters
+        if p.kind is ParameterKind.CONSTANT and isinstance(given.get(p.name), cst.Name)
+    }
+    for p in parameters:
+        expression = given.get(p.name)
+        if p.is_assumed and isinstance(expression, cst.BinaryOperation):
+            value = host.computed(source, expression, values)
+            if value is not None and value > 0:
+                why = f"{ASSUMED}: `{source.code(expression)}` of the other values"
+                p = replace(p, value=value, why=why)
+        yield p
 
 
 # --- arrays and scalars -------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from agent.analysis.cutile.signature import Signature, signatures
 from agent.backends.cutile import CuTileBackend, lacks_gpu
 from agent.environment import Environment
 from agent.errors import UsageError
+from agent.harness.compiling.assumed import in_words, is_unjudged
 from agent.harness.compiling.missing import missing_in_words
 from agent.harness.processes.collection_errors import with_remedy
 from agent.harness.processes.script import ScriptEnd, run_script
@@ -44,6 +45,8 @@ class CompiledKernel:
     seconds: float | None = None
     error: str | None = None
     """The compiler's first line."""
+    unjudged: bool = False
+    """It says nothing of the code: sizes do not fit of which some were assumed."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,13 @@ class Compilation:
     assumptions: tuple[str, ...]
     refusal: str = ""
     """Why the file cannot be imported, and so no kernel of it be compiled; empty where it can."""
+    unjudged: tuple[str, ...] = ()
+    """Of kernels that cannot be judged with what had to be assumed, why, and how they can."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether one does not compile whatever is assumed."""
+        return any(not result.ok and not result.unjudged for result in self.results)
 
     @property
     def ok(self) -> bool:
@@ -66,6 +76,7 @@ class Compilation:
             "compiled": self.ok,
             "ran": False,
             "refusal": self.refusal,
+            "unjudged": list(self.unjudged),
             "kernels": [asdict(result) for result in self.results],
             "assumptions": list(self.assumptions),
         }
@@ -75,9 +86,11 @@ class Compilation:
         if self.refusal:  # it holds for all kernels alike, and nothing was assumed
             yield self.refusal
             return
-        failed = [result for result in self.results if not result.ok]
+        failed = [result for result in self.results if not result.ok and not result.unjudged]
         bad = f"{len(failed)} of {len(self.results)} do not compile, assuming what is below"
-        yield CAVEAT if self.ok else bad
+        if failed or self.ok:
+            yield CAVEAT if self.ok else bad
+        yield from self.unjudged
         width = max(len(result.kernel) for result in self.results)
         for r in self.results:
             head = f"  {r.kernel:<{width}}  {r.target:<7}"
@@ -198,23 +211,26 @@ def _read(
     begun = [(a["kernel"], a["target"]) for a in answers if a["event"] == "begun"]
     results: list[CompiledKernel] = []
     assumptions: list[str] = []
+    unjudged: list[str] = []
     for signature in wanted:
-        variant = 0
+        variant, assumed = 0, signature.assumed
         for target in targets:
             if (signature.kernel, target) in done:
                 end = done[signature.kernel, target]
                 variant = end["variant"] if end["ok"] else variant
-                results.append(_compiled(end))
+                results.append(_compiled(end, assumed))
             else:
                 is_next = not begun or (signature.kernel, target) == begun[-1]
                 error = fate if is_next else f"not begun; before it: {fate}"
                 results.append(CompiledKernel(signature.kernel, target, ok=False, error=error))
+        if any(r.unjudged for r in results if r.kernel == signature.kernel):
+            unjudged.append(in_words(signature.kernel, assumed, file.name))
         if not refusal:
             assumptions += signature.variants[variant].assumptions
-    return Compilation(tuple(results), tuple(assumptions), refusal)
+    return Compilation(tuple(results), tuple(assumptions), refusal, tuple(unjudged))
 
 
-def _compiled(answer: dict[str, Any]) -> CompiledKernel:
+def _compiled(answer: dict[str, Any], assumed: Sequence[str]) -> CompiledKernel:
     return CompiledKernel(
         kernel=answer["kernel"],
         target=answer["target"],
@@ -223,6 +239,7 @@ def _compiled(answer: dict[str, Any]) -> CompiledKernel:
         sha256=answer.get("sha256"),
         seconds=answer["seconds"],
         error=answer.get("error"),
+        unjudged=not answer["ok"] and is_unjudged(answer.get("error"), assumed),
     )
 
 

@@ -42,6 +42,7 @@ from agent.analysis.cutile.accesses import checks_bounds
 from agent.analysis.cutile.blocks import grid_of
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
+from agent.analysis.cutile.operands import multiplies
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
 from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
@@ -151,8 +152,8 @@ def double(x):
 
 
 def _edits(source: Source, kernel: Kernel) -> dict[Any, Any]:
-    if CUTILE.has_dot(source, kernel):
-        raise NotApplicable(f"{kernel.name} multiplies tiles, which TMA loads")
+    if (product := multiplies(source, kernel)) is not None:
+        raise NotApplicable(product)
     if not imports_anywhere(source, "torch"):
         raise NotApplicable(
             "the file does not import torch: what it launches with may be no tensor"

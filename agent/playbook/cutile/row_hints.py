@@ -1,6 +1,6 @@
 """Set the hints of a kernel on rows together: occupancy, loads and stores without TMA, row length.
 
-When: a cuTile kernel that memory bounds, and that multiplies no tiles.
+When: a cuTile kernel that memory bounds, and that multiplies no tiles; others of the file stay.
 Do: an occupancy of 8 or 16 with `allow_tma=False` at stores, or at loads and stores, and with the
     length of rows as a constant of the compilation; also with eight warps. What of it does not
     apply, or is set, stays as it is.
@@ -19,10 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.blocks import over_blocks
 from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.cutile.operands import multiplies
 from agent.playbook.base import Optimization
 from agent.playbook.cutile.load_without_tma import LoadWithoutTma
 from agent.playbook.cutile.occupancy_hint import HINT as OCCUPANCY
@@ -32,6 +34,7 @@ from agent.playbook.cutile.store_without_tma import StoreWithoutTma
 from agent.playbook.cutile.worker_warps import HINT as WARPS
 from agent.playbook.cutile.worker_warps import WorkerWarps
 from agent.playbook.trial import F32, TileTrial
+from agent.syntax import Source
 
 TMA = "without_tma"
 BOTH, STORES = "loads and stores", "stores"
@@ -111,6 +114,7 @@ def rms(x, eps=1e-6):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, without what does not apply."""
+        subject = _for_rows(subject)
         there = {
             BOTH: _applied(subject, LoadWithoutTma(), {}) is not None,
             STORES: _applied(subject, StoreWithoutTma(), {}) is not None,
@@ -126,18 +130,14 @@ def rms(x, eps=1e-6):
         return found
 
     def apply(self, subject: Subject, params: Params) -> str:
-        """Set what is not set yet.
+        """Set what is not set yet, in the kernels that it is for.
 
         Raises:
-            NotApplicable: a kernel multiplies tiles, or its blocks stay; or one hint at most is
-                left to set.
+            NotApplicable: every kernel multiplies tiles, or its blocks stay; or one hint at most
+                is left to set.
         """
+        subject = _for_rows(subject)
         source = subject.source
-        for kernel in CUTILE.chosen(source):
-            if CUTILE.has_dot(source, kernel):
-                raise NotApplicable(f"{kernel.name} multiplies tiles, which TMA loads")
-            if over_blocks(source, kernel) is not None:
-                raise NotApplicable(f"the grid of {kernel.name} decides how many blocks there are")
         text = OccupancyHint().apply(subject, {OCCUPANCY: params[OCCUPANCY]})
         more: list[tuple[Optimization, Params]] = [(StaticShapes(), StaticShapes.example)]
         if TMA in params:
@@ -152,6 +152,24 @@ def rms(x, eps=1e-6):
         if text == alone:
             raise NotApplicable("nothing but the occupancy is left to set")
         return text
+
+
+def _for_rows(subject: Subject) -> Subject:
+    """The subject with the kernels alone that the hints are for. Raises `NotApplicable`."""
+    source, reasons = subject.source, []
+    found: list[str] = []
+    for kernel in CUTILE.chosen(source):
+        if (product := multiplies(source, kernel)) is not None:
+            reasons.append(product)
+        elif over_blocks(source, kernel) is not None:
+            reasons.append(f"the grid of {kernel.name} decides how many blocks there are")
+        else:
+            found.append(kernel.name)
+    if not reasons:
+        return subject
+    if not found:
+        raise all_refuse(reasons, "")
+    return replace(subject, source=Source(source.text, source.path, tuple(found)))
 
 
 def _applied(subject: Subject, entry: Optimization, params: Params) -> str | None:

@@ -18,7 +18,7 @@ Source: `swap_ab` of TileGym's template for 8-bit products, in cuTile autotuning
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import libcst as cst
@@ -28,6 +28,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.host import constant
+from agent.analysis.cutile.listed_sizes import listed_sizes
 from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.tile_shapes import Edges, edges_of
 from agent.launches import ObservedLaunch, values_of
@@ -122,7 +123,7 @@ def product(x, y, acc):
         if not products:
             raise NotApplicable(
                 f"no launched kernel has a `ct.mma(x, y, acc)` of tiles that may have fewer than "
-                f"{FEWEST} rows and {FEWEST} columns or more"
+                f"{FEWEST} rows and {FEWEST} columns or more{_known_rows(source)}"
             )
         name = free_name(source, "product")
         tile = tile_module(source)
@@ -155,20 +156,32 @@ def _products(source: Source, launches: Sequence[ObservedLaunch] = ()) -> list[c
         source: the file.
         launches: they settle what the text leaves open, as a size that a tuner chooses.
     """
+    return [call for kernel, call in _sums(source) if _gains(source, kernel, call, launches)]
+
+
+def _sums(source: Source) -> Iterator[tuple[Kernel, cst.Call]]:
+    """The products that can be exchanged, whatever their sizes, each with a kernel that has it."""
     reached = {
         f.name: (f, kernel)
         for kernel in CUTILE.chosen(source)
         for f in CUTILE.reached(source, kernel)
     }
-    return [
-        call
-        for function, kernel in reached.values()
-        if not _exchanges(source, function)
-        for call in CUTILE.find(source, function.node.body, (MMA,))
-        if len(call.args) == 3
-        and keyword(call, "use_fast_acc") is None
-        and _gains(source, kernel, call, launches)
-    ]
+    for function, kernel in reached.values():
+        if not _exchanges(source, function):
+            for call in CUTILE.find(source, function.node.body, (MMA,)):
+                if len(call.args) == 3 and keyword(call, "use_fast_acc") is None:
+                    yield kernel, call
+
+
+def _known_rows(source: Source) -> str:
+    """For a refusal: the rows of the tiles, where all that they may have are known."""
+    told: dict[str, None] = {}
+    for kernel, call in _sums(source):
+        rows, _ = _extents(source, kernel, call, ())
+        if rows and min(rows) >= FEWEST:
+            sizes = " or ".join(str(n) for n in sorted(set(rows)))
+            told[f"those at line {source.line(call)} have {sizes} rows"] = None
+    return f": {'; '.join(told)}" if told else ""
 
 
 def _exchanges(source: Source, function: Function) -> bool:
@@ -182,18 +195,30 @@ def _gains(
     source: Source, kernel: Kernel, call: cst.Call, launches: Sequence[ObservedLaunch]
 ) -> bool:
     """Whether the shapes that are known let a product gain; a size that is open lets it."""
+    if any(edges is not None and len(edges) != 2 for edges in _shapes(source, kernel, call)):
+        return False
+    rows, columns = _extents(source, kernel, call, launches)
+    return (not rows or min(rows) < FEWEST) and (not columns or max(columns) >= FEWEST)
+
+
+def _shapes(source: Source, kernel: Kernel, call: cst.Call) -> list[Edges | None]:
+    """The edges of both operands, as far as the code tells; of the result where it does not."""
     operands = (argument(call, 0, "x"), argument(call, 1, "y"))
     # No operand is a scalar: where that is what it looks like, it is a helper's parameter.
     known = [(tile is not None and edges_of(source, tile)) or None for tile in operands]
     result = _edges_of_sum(source, kernel, call)
-    shapes = [edges or result for edges in known]
-    if any(edges is not None and len(edges) != 2 for edges in shapes):
-        return False
-    rows, columns = (
-        () if edges is None else _sizes(source, kernel, edges[place], launches)
-        for edges, place in zip(shapes, (0, 1), strict=True)
+    return [edges or result for edges in known]
+
+
+def _extents(
+    source: Source, kernel: Kernel, call: cst.Call, launches: Sequence[ObservedLaunch]
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The rows and columns that the result of a product may have; none where that is open."""
+    left, right = (
+        () if edges is None or len(edges) != 2 else _sizes(source, kernel, edges[place], launches)
+        for edges, place in zip(_shapes(source, kernel, call), (0, 1), strict=True)
     )
-    return (not rows or min(rows) < FEWEST) and (not columns or max(columns) >= FEWEST)
+    return left, right
 
 
 def _edges_of_sum(source: Source, kernel: Kernel, call: cst.Call) -> Edges | None:
@@ -214,15 +239,9 @@ def _edges_of_sum(source: Source, kernel: Kernel, call: cst.Call) -> Edges | Non
 def _sizes(
     source: Source, kernel: Kernel, edge: cst.BaseExpression, launches: Sequence[ObservedLaunch]
 ) -> Sequence[int]:
-    """What an edge is in each launch; empty where some launch leaves it open."""
-    of_kernel = isinstance(edge, cst.Name) and edge.value in kernel.constants
-    if of_kernel and (seen := values_of(launches, kernel.name, source.code(edge))):
-        return seen
-    given: list[cst.BaseExpression] = [edge]
+    """What an edge is in each launch and config; empty where one leaves it open."""
     if isinstance(edge, cst.Name) and edge.value in kernel.constants:
-        every = [launch.arguments.get(edge.value) for launch in kernel.launches]
-        given = [value for value in every if value is not None]
-        if len(given) < len(every):
-            return ()
-    known = [constant(source, value) for value in given]
-    return [int(each.value) for each in known if each] if all(known) else ()
+        seen = values_of(launches, kernel.name, edge.value)
+        return seen or listed_sizes(source, kernel, edge.value)
+    known = constant(source, edge)
+    return [int(known.value)] if known is not None else ()

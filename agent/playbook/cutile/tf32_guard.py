@@ -3,8 +3,8 @@
 When: a cuTile kernel whose `ct.mma`, `ct.matmul` or `@` may be handed float32 tiles. cuda-tile
     never casts them itself.
 Do: cast both operands to `ct.tfloat32` where they are float32, and leave every other type alone.
-    What `ct.matmul` and `@` give has the type of their operands: for float32 matrices they become a
-    `ct.mma` that sums up in float32.
+    What `ct.matmul` and `@` give has the type of their operands: for float32 matrices, and batches
+    of them, they become a `ct.mma` that sums up in float32.
 Risk: changes rounding. TF32 keeps 10 bits of the 23 of a float32's mantissa, as PyTorch does with
     `torch.backends.cuda.matmul.allow_tf32`; sums stay float32.
 Source: TileGym's cuTile playbook, item D, which names about 2x. Compiled with cuda-tile 1.7, a
@@ -16,7 +16,7 @@ Source: TileGym's cuTile playbook, item D, which names about 2x. Compiled with c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import libcst as cst
 
@@ -24,6 +24,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
+from agent.analysis.cutile.tile_shapes import edges_of
 from agent.playbook.base import TF32_ROUNDING, Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.insertion import before_kernels, free_name
@@ -34,6 +35,8 @@ OTHER_TYPES = tuple(
     f"{CT}{name}"
     for name in ("bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2", "int8", "uint8")
 )
+Ranks: TypeAlias = tuple[int | None, int | None]
+"""How many axes the two operands of a product have, as far as the code tells."""
 
 
 class Tf32Guard(Optimization):
@@ -114,7 +117,8 @@ def as_tf32(tile):
             edits |= {o: lambda old: cst.Call(cst.Name(guard), [cst.Arg(old)]) for o in operands}
         if products:
             product = free_name(source, "tf32_product")
-            helpers.append(_product(tile, product))
+            matrices = all(ranks == (2, 2) for ranks in products.values())
+            helpers.append(_product(tile, product, batches=not matrices))
             edits |= {node: _called(product) for node in products}
         return source.rewrite(
             edits | {source.module: before_kernels(source, *helpers, module=tile)}
@@ -131,19 +135,35 @@ def _guard(tile: str, name: str) -> str:
     )
 
 
-def _product(tile: str, name: str) -> str:
+def _product(tile: str, name: str, *, batches: bool) -> str:
+    """The helper; `batches`: what it multiplies may have three axes."""
+    whole = "float32 matrices"
+    batched = ""
+    if batches:
+        whole += ", or batches of them,"
+        batched = (
+            "    elif float32 and x.ndim == 3 and y.ndim == 3:\n"
+            "        shape = (max(x.shape[0], y.shape[0]), x.shape[1], y.shape[2])\n"
+            f"        zeros = {tile}.zeros(shape, dtype={tile}.float32)\n" + _multiplied(tile)
+        )
     return (
         f"def {name}(x, y):\n"
-        '    """The product of float32 matrices on the tensor cores; any other as it is."""\n'
+        f'    """The product of {whole} on the tensor cores; any other as it is."""\n'
         f"    float32 = x.dtype == {tile}.float32 and y.dtype == {tile}.float32\n"
         "    if float32 and x.ndim == 2 and y.ndim == 2:\n"
         f"        zeros = {tile}.zeros((x.shape[0], y.shape[1]), dtype={tile}.float32)\n"
-        f"        left = {tile}.astype(x, {tile}.tfloat32)\n"
-        f"        right = {tile}.astype(y, {tile}.tfloat32)\n"
-        f"        result = {tile}.mma(left, right, zeros)\n"
+        f"{_multiplied(tile)}{batched}"
         "    else:\n"
         f"        result = {tile}.matmul(x, y)\n"
         "    return result\n"
+    )
+
+
+def _multiplied(tile: str) -> str:
+    return (
+        f"        left = {tile}.astype(x, {tile}.tfloat32)\n"
+        f"        right = {tile}.astype(y, {tile}.tfloat32)\n"
+        f"        result = {tile}.mma(left, right, zeros)\n"
     )
 
 
@@ -161,12 +181,13 @@ def _called(name: str) -> Callable[[Any], cst.CSTNode]:
     return edit
 
 
-def _products(source: Source) -> list[cst.Call | cst.BinaryOperation]:
+def _products(source: Source) -> dict[cst.Call | cst.BinaryOperation, Ranks]:
     """Where the launched kernels and their helpers multiply with `ct.matmul` or `@`.
 
-    A function that deals with TF32 itself, and one that sets an operand's type, is left alone.
+    A function that deals with TF32 itself, and one that sets an operand's type, is left alone, and
+    so is a product of other tiles than the helper multiplies: a vector, a batch and one matrix.
     """
-    found: dict[cst.Call | cst.BinaryOperation, None] = {}
+    found: dict[cst.Call | cst.BinaryOperation, Ranks] = {}
     reached = {f.name: f for k in CUTILE.chosen(source) for f in CUTILE.reached(source, k)}
     for function in reached.values():
         body = function.node.body
@@ -184,9 +205,18 @@ def _products(source: Source) -> list[cst.Call | cst.BinaryOperation]:
             **{sign: (sign.left, sign.right) for sign in signs},
         }
         for node, pair in pairs.items():
-            if not any(o is None or _is_settled(source, o, values) for o in pair):
-                found[node] = None
-    return list(found)
+            if any(o is None or _is_settled(source, o, values) for o in pair):
+                continue
+            left, right = (_rank(source, operand) for operand in pair)
+            if {left, right} <= {2, None} or {left, right} <= {3, None}:
+                found[node] = left, right
+    return found
+
+
+def _rank(source: Source, operand: cst.BaseExpression | None) -> int | None:
+    """How many axes a tile has; None where the code does not tell."""
+    edges = edges_of(source, operand) if operand is not None else None
+    return len(edges) if edges else None  # none of them: what looks like a scalar is no operand
 
 
 def _operands(source: Source) -> list[cst.BaseExpression]:

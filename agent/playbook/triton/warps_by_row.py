@@ -3,7 +3,7 @@
 When: a Triton kernel without `tl.dot` whose block is computed for the length, as
     `next_power_of_2(n_cols)` is. Not an autotuned one.
 Do: `num_warps=min(max(BLOCK // E, 1), 32)` at the launch, or in the line that computes them for it;
-    sweep the elements a warp gets, E, with at least one warp and with at least four. Where a launch
+    sweep the elements a warp gets, E, with at least one warp, or with at least four. Where a launch
     is told block or warps by a caller or a function, `@triton.heuristics` right above `@triton.jit`
     computes the warps from the block.
 Risk: none to results. Each power of two of the row length is compiled with warps of its own, as it
@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
 from typing import ClassVar
 
 import libcst as cst
@@ -38,7 +37,12 @@ from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit
-from agent.rewriting.triton.kernel_options import OnKernel, on_kernel, setting_own
+from agent.rewriting.triton.kernel_options import (
+    OnKernel,
+    check_not_planned,
+    on_kernel,
+    setting_own,
+)
 from agent.rewriting.triton.launch_options import (
     check_shown,
     is_plain_or_ramp,
@@ -48,10 +52,12 @@ from agent.rewriting.triton.overriding import computes_own, overriding
 from agent.rewriting.triton.unread_options import with_options
 from agent.syntax import Source, Untraceable
 
-SWEEP = (128, 256, 512, 1024, 2048, 4096)
-LEAST = (1, 4)
-"""Warps of the shortest rows; four are what Triton gives. On an H200 one made a row of 384 elements
-3 % slower, and gained in longer ones."""
+SWEEP: tuple[Params, ...] = (
+    *({"elements_per_warp": elements} for elements in (128, 256, 512, 1024, 2048, 4096)),
+    *({"elements_per_warp": elements, "least_warps": 4} for elements in (512, 2048)),
+)
+"""Four are the warps that Triton gives. On an H200 one made a row of 384 elements 3 % slower, and
+gained in longer ones."""
 NEXT_POWER = "triton.next_power_of_2"
 OPTION = "num_warps"
 
@@ -110,13 +116,12 @@ def log_softmax(x):
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, less what every launch says already."""
         found: list[Params] = []
-        for elements, least in product(SWEEP, LEAST):
+        for params in SWEEP:
             with suppress(NotApplicable):
-                _edits(subject, elements, least)
-                more = {"least_warps": least} if least > 1 else {}
-                found.append({"elements_per_warp": elements, **more})
+                _edits(subject, **params)
+                found.append(params)
         if not found:
-            _edits(subject, SWEEP[0])
+            _edits(subject, **SWEEP[0])
         return found
 
     def apply(self, subject: Subject, params: Params) -> str:
@@ -184,6 +189,7 @@ def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:
     check_untuned(source, [kernel], "the warps")
     if TRITON.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
+    check_not_planned(source, kernel, (OPTION,))
     block = one_block(source, kernel)
     if spans_both(kernel):
         raise NotApplicable(f"the tiles of {kernel.name} are {block} by {block} elements, no rows")

@@ -8,6 +8,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.decorators import not_decided
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.syntax import Untraceable, keyword, with_keyword
 
@@ -30,6 +31,8 @@ def hintable(subject: Subject, hint: str, kernels: Iterable[Kernel]) -> tuple[Ke
         elif overriding:
             line = source.line(overriding[0].node)
             reasons.append(f"the launch at line {line} sets {hint} itself")
+        elif (reason := not_decided(source, kernel, hint)) is not None:
+            reasons.append(reason)
         else:
             hint_of(subject, kernel, hint)
             found.append(kernel)

@@ -22,6 +22,7 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.heuristics import heuristics_of, unread_decorator, why_no_heuristics
 from agent.analysis.triton.host import triton_module
 from agent.analysis.triton.operations import for_kernels
+from agent.analysis.triton.planned_options import why_planned
 from agent.rewriting.triton.edits import Edit, with_heuristics, without, writing
 from agent.rewriting.triton.launch_options import (
     DEFAULTS,
@@ -167,6 +168,7 @@ def options_of(source: Source, kernel: Kernel, names: Collection[str]) -> Kernel
     """
     if made := unread_decorator(source, kernel):
         raise NotApplicable(f"{made}: what options that gives is not seen")
+    check_not_planned(source, kernel, names)
     if _own_heuristics(source, kernel).keys() & set(names):
         return OnKernel(source, kernel)
     try:
@@ -211,6 +213,12 @@ def on_kernel(
     if cannot := next(filter(None, _obstacles(source, kernel, names)), ""):
         raise NotApplicable(f"{reason}, and {cannot}") from None
     return OnKernel(source, kernel)
+
+
+def check_not_planned(source: Source, kernel: Kernel, names: Collection[str]) -> None:
+    """Raise `NotApplicable` where the host computes something of what it gives for an option."""
+    if planned := why_planned(source, kernel, names):
+        raise NotApplicable(planned)
 
 
 def setting_own(source: Source, kernel: Kernel, name: str) -> bool:
