@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Dialect, Kernel, given_to
-from agent.analysis.common.kernels import Classification, class_of
+from agent.analysis.common.kernels import Classification, KernelClass, class_of
+from agent.analysis.common.unseen import unseen_calls
 from agent.errors import UsageError
 from agent.syntax import (
     Function,
@@ -48,12 +49,16 @@ class KernelWork:
     rank: tuple[bool, bool, int]
     """Orders kernels by their work: a looped dot, any dot, operations and accesses."""
     evidence: tuple[str, ...]
+    at_least: bool = False
+    """Whether it calls functions that the file does not show, which may do any work."""
 
 
 def classify(dialect: Dialect, source: Source) -> Classification:
     """Classify the kernel with the most work, with the helpers that it calls.
 
     Of those that perf tests were seen to launch; where that is not known, of all that are launched.
+    One whose work the file does not show in full is balanced at least: nothing says it is bound by
+    memory.
 
     Raises:
         UsageError: the file holds no kernel.
@@ -62,8 +67,16 @@ def classify(dialect: Dialect, source: Source) -> Classification:
     others = [work.kernel.name for work in less]
     evidence = most.evidence
     if others:
-        evidence = (*evidence, f"{most.kernel.name} does the most work; also: {', '.join(others)}")
-    return Classification(class_of(most.flop_per_byte), most.flop_per_byte, evidence)
+        shown = (
+            "the most work that the file shows"
+            if most.at_least or any(work.at_least for work in less)
+            else "the most work"
+        )
+        evidence = (*evidence, f"{most.kernel.name} does {shown}; also: {', '.join(others)}")
+    found = class_of(most.flop_per_byte)
+    if most.at_least and found is KernelClass.MEMORY:
+        found = KernelClass.BALANCED
+    return Classification(found, most.flop_per_byte, evidence)
 
 
 def busiest(dialect: Dialect, source: Source) -> Kernel:
@@ -97,12 +110,22 @@ def _work(dialect: Dialect, source: Source, kernel: Kernel) -> KernelWork:
         return _dot_work(dialect, source, kernel, functions, dots)
     per_byte = operations / max(accesses * BYTES, 1)
     line = source.line(kernel.function.node)
-    evidence = (
+    unseen = unseen_calls(dialect, source, kernel)
+    counted = (
         f"{kernel.name}, line {line}: {operations} operations on each element "
-        f"against {accesses} loads and stores, no dot",
+        f"against {accesses} loads and stores"
+    )
+    evidence = (
+        f"{counted}, as far as this file shows" if unseen else f"{counted}, no dot",
+        *dict.fromkeys(
+            f"line {source.line(call)}: `{source.code(call.func)}` is not of this file: what it "
+            "computes is not known, and may be a dot"
+            for call in unseen
+        ),
         f"assumed: {BYTES} bytes an element",
     )
-    return KernelWork(kernel, per_byte, (False, False, operations + accesses), evidence)
+    rank = (False, False, operations + accesses)
+    return KernelWork(kernel, per_byte, rank, evidence, at_least=bool(unseen))
 
 
 def _dot_work(

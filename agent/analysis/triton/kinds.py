@@ -8,6 +8,7 @@ decides by words of the file; here the question is what the stored values are co
 - norm-like: a sum over a row goes into a tile that is stored along that same row
 - reduction: a reduction, a scan, an atomic, or a sum over a loop is stored, and no such tile
 - data movement: what is stored was loaded, perhaps selected by its place, and nothing computed
+- unknown: what is stored comes of functions that the file does not show, and none of the above
 - element-wise: anything else
 """
 
@@ -19,6 +20,7 @@ from enum import StrEnum
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.unseen import unseen_calls
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.operations import (
     ATOMIC,
@@ -109,8 +111,8 @@ def classify_kernel(source: Source, kernel: Kernel) -> KernelKind:
     operations = operations_of(source, kernel)
     reader = _KindQuestions(operations)
     for read in (
-        reader.attention, reader.dot, reader.norm, reader.reduction, reader.movement,
-        reader.element_wise,
+        reader.attention, reader.dot, reader.norm, reader.reduction, reader.unseen,
+        reader.movement, reader.element_wise,
     ):  # fmt: skip
         found = read()
         if found is not None:
@@ -188,6 +190,14 @@ class _KindQuestions:
                 found.append(self._line(store.call, "accumulates over blocks"))
         found += [self._line(loop, "a sum over a loop") for loop in self._accumulations()]
         return (Kind.REDUCTION, list(dict.fromkeys(found))) if found else None
+
+    def unseen(self) -> _Found:
+        calls = unseen_calls(TRITON, self.source, self.operations.kernel)
+        found = [
+            self._line(call, "not of this file, so that what it computes is not known")
+            for call in calls
+        ]
+        return (Kind.UNKNOWN, found) if found else None
 
     def movement(self) -> _Found:
         stores = self._plain_stores()
