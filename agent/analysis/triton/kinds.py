@@ -171,7 +171,8 @@ class _KindQuestions:
 
     def norm(self) -> _Found:
         for store in self._plain_stores():
-            for reduction in self._calls(self.behind[store.call], SUMS):
+            sums = self._calls(self.behind[store.call], SUMS) if self._stores_rows(store) else ()
+            for reduction in sums:
                 row = self._widest_load(self._behind_call(reduction))
                 width = len(self._dimensions(store.call))
                 if row and width >= row:
@@ -180,6 +181,12 @@ class _KindQuestions:
                         self._line(store.call, "it goes into a tile stored along the same row"),
                     ]
         return None
+
+    def _stores_rows(self, store: Store) -> bool:
+        """Whether a store writes more than results of reductions, which are one for each row."""
+        rows = LOADS | {"softmax"}
+        beside = self.operations.behind(store.function, store.value, but=REDUCTIONS - rows)
+        return bool(self._calls(beside, rows))
 
     def reduction(self) -> _Found:
         found = []
@@ -192,11 +199,9 @@ class _KindQuestions:
         return (Kind.REDUCTION, list(dict.fromkeys(found))) if found else None
 
     def unseen(self) -> _Found:
+        told = "not of this file, so that what it computes is not known"
         calls = unseen_calls(TRITON, self.source, self.operations.kernel)
-        found = [
-            self._line(call, "not of this file, so that what it computes is not known")
-            for call in calls
-        ]
+        found = [self._line(call, told) for call in calls]
         return (Kind.UNKNOWN, found) if found else None
 
     def movement(self) -> _Found:
