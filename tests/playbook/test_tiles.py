@@ -86,7 +86,7 @@ def test_an_expression_of_integers_is_a_size_that_is_set_as_a_whole(size: str, l
     assert variants(written) == [{"BLOCK": 512}, {"BLOCK": 2048}, {"BLOCK": 4096}]
     assert resized(written, {"BLOCK": 2048}) == text.replace("SIZE", "2048")
     reason = refusal(written, "scaled-blocks")
-    assert reason.endswith(("it is an integer of the file", "gives no variable for it"))
+    assert reason.endswith(("what the host computes can be scaled", "gives no variable for it"))
 
 
 def test_a_search_sets_what_is_an_expression_of_integers() -> None:
@@ -635,7 +635,8 @@ def square(a, b, K):
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ("    block = 64\n" + LAUNCHED, "it is an integer of the file"),
+        ("    block = 64\n" + LAUNCHED,
+         "it is an integer of the file, and only what the host computes can be scaled"),
         ("    block = triton.next_power_of_2(n)\n    copy[(1,)](x, y, n, BLOCK=block)\n",
          "neither the grid nor a loop is computed from it"),
         ("    block = settings(n)\n    partial = torch.empty(n // block)\n" + LAUNCHED,

@@ -1022,6 +1022,8 @@ SHARED = [[[3, 128]], [[3, 200]], [[2, 1]], [[5, 1000]]]
          "    block = min(512, triton.next_power_of_2(n_cols))\n"),
         (STRIDED.replace("BLOCK=1024", "BLOCK=block, num_warps=warps"),
          "    block, warps = 256, 4\n    block = block * 2\n"),
+        (STRIDED.replace("BLOCK=1024", "BLOCK=block, num_warps=warps"),
+         "    block = 128\n    warps = min(max(block // 256, 1), 8)\n"),
         (STRIDED.replace("BLOCK=1024", "BLOCK=block, num_warps=warps")
          .replace("    return y", "    x.block = block\n    return y"),
          "    block = max(16, n_cols // 4)\n    block = triton.next_power_of_2(block)\n"
