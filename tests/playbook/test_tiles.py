@@ -279,6 +279,10 @@ STORED = "tl.store(y_ptr + offsets, x, mask=offsets < n)"
             "reduces along it, block by block",
         ),
         (
+            (OFFSETS, LOADED, "s = tl.dot(x[:, None], x[None, :])", "m = tl.max(s, 1)", STORED),
+            "reduces a tile, and whether that is along it is not followed",
+        ),
+        (
             (OFFSETS, LOADED, "x = x - tl.max(tl.abs(x), axis=0)", STORED),
             "reduces along it, block by block",
         ),
