@@ -157,7 +157,9 @@ def _refuse(source: Source, kernel: Kernel, kind: Kind, findings: tuple[Obstacle
         first = in_the_way[0]
         raise NoConfigs(f"line {first.line}: {first.text}")
     if kind is Kind.UNKNOWN:
-        raise NoConfigs("what it stores cannot be seen, so that no hint can be chosen")
+        raise NoConfigs(
+            "what its stored values are computed from cannot be seen, so that no hint can be chosen"
+        )
     for decorator in kernel.function.node.decorators:
         for name in descendants(decorator, cst.Name):
             if name.value in (CONFIGS, AUTOTUNE):

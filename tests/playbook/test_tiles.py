@@ -86,7 +86,7 @@ def test_an_expression_of_integers_is_a_size_that_is_set_as_a_whole(size: str, l
     assert variants(written) == [{"BLOCK": 512}, {"BLOCK": 2048}, {"BLOCK": 4096}]
     assert resized(written, {"BLOCK": 2048}) == text.replace("SIZE", "2048")
     reason = refusal(written, "scaled-blocks")
-    assert reason.endswith(("it is an integer of the file", "gives no variable for it"))
+    assert reason.endswith(("what the host computes can be scaled", "gives no variable for it"))
 
 
 def test_a_search_sets_what_is_an_expression_of_integers() -> None:
@@ -277,6 +277,10 @@ STORED = "tl.store(y_ptr + offsets, x, mask=offsets < n)"
         (
             (OFFSETS, LOADED, "tl.store(y_ptr + tl.program_id(0), tl.sum(x, axis=0))"),
             "reduces along it, block by block",
+        ),
+        (
+            (OFFSETS, LOADED, "s = tl.dot(x[:, None], x[None, :])", "m = tl.max(s, 1)", STORED),
+            "reduces a tile, and whether that is along it is not followed",
         ),
         (
             (OFFSETS, LOADED, "x = x - tl.max(tl.abs(x), axis=0)", STORED),
@@ -635,7 +639,8 @@ def square(a, b, K):
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ("    block = 64\n" + LAUNCHED, "it is an integer of the file"),
+        ("    block = 64\n" + LAUNCHED,
+         "it is an integer of the file, and only what the host computes can be scaled"),
         ("    block = triton.next_power_of_2(n)\n    copy[(1,)](x, y, n, BLOCK=block)\n",
          "neither the grid nor a loop is computed from it"),
         ("    block = settings(n)\n    partial = torch.empty(n // block)\n" + LAUNCHED,

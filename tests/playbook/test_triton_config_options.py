@@ -52,6 +52,13 @@ def warps(made: str) -> list[int]:
             [2, 4, 8, 16],
         ),
         ("return other()", [2, 4, 8, 16]),
+        (f"return [triton.Config({A}, num_warps=2**i) for i in range(4)]", [16]),
+        (f"return [triton.Config({A}, num_warps=4 * i) for i in range(1, 5, 3)]", [2, 8]),
+        (f"return [triton.Config({A}, num_warps=2**i) for i in range(n())]", [2, 4, 8, 16]),
+        (
+            f"return [triton.Config({A}, num_warps=i * j) for i in (1, 2) for j in (1, 2)]",
+            [2, 4, 8, 16],
+        ),
     ],
 )
 def test_numbers_that_all_configs_have_are_not_tried(made: str, tried: list[int]) -> None:
@@ -88,3 +95,49 @@ def test_a_number_joins_those_that_a_comprehension_goes_through() -> None:
     text = ENTRY.before.replace("configs=configs()", f"configs={listed}")
     subject = Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90))
     assert ENTRY.apply(subject, {"num_warps": 8}) == text.replace("(2, 4)", "(2, 4, 8)")
+
+
+def written(made: str, imports: str = "") -> str:
+    text = imports + ENTRY.before.replace("configs=configs()", f"configs={made}")
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90))
+    changed = ENTRY.apply(subject, {"num_warps": 8})
+    compile(changed, "kernel.py", "exec")
+    again = Subject(Source(changed), KernelClass.MEMORY, Hardware(sm=90))
+    assert {"num_warps": 8} not in ENTRY.variants(again)
+    assert "sorted({made.num_warps, 8, 16})" in ENTRY.apply(again, {"num_warps": 16})
+    return changed
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "elsewhere()",
+        f"[triton.Config({A}, num_warps=2**i) for i in range(3)]",
+        f"[triton.Config({A}, num_warps=2), triton.Config({A}, num_warps=4)]",
+        "list(filter(keep, listed))",
+    ],
+)
+def test_configs_that_differ_in_the_number_alone_are_made_once(made: str) -> None:
+    """Of `num_warps=2**i` in another file came 11 configs, 6 of them the same."""
+    changed = written(made, "from utils import elsewhere, keep, listed\n")
+    assert "configs=list(dict.fromkeys(\n" in changed
+    assert "sorted({made.num_warps, 8})\n    )),\n" in changed
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        f"[triton.Config({A}, num_warps=2), triton.Config({B}, num_warps=4)]",
+        '[triton.Config({"BLOCK": b}, num_warps=4) for b in sizes()]',
+    ],
+)
+def test_configs_that_differ_in_more_stay_a_list(made: str) -> None:
+    assert "dict" not in written(made, "from utils import sizes\n")
+
+
+def test_what_a_filter_leaves_out_is_not_brought_back() -> None:
+    listed = f"listed = [triton.Config({A}, num_warps=w) for w in [2, 4, 8, 16]]\n"
+    with pytest.raises(NotApplicable, match="every number worth trying is among the configs"):
+        text = ENTRY.before.replace("configs=configs()", "configs=list(filter(keep, listed))")
+        text = text.replace("@triton.autotune", f"{listed}\n\n@triton.autotune")
+        ENTRY.variants(Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90)))

@@ -147,11 +147,78 @@ def test_one_that_tunes_itself_is_told_the_config(tmp_path: Path) -> None:
 
 def test_descriptors_are_made_once() -> None:
     new = described(ENTRY.before)
-    assert "the host makes tensor descriptors already" in refusal(new)
+    assert "the host makes tensor descriptors for matmul_kernel already" in refusal(new)
     with pytest.raises(NotApplicable, match="the host makes"):
         playbook.get("tile-descriptors").variants(subject(new))
     own = playbook.get("tile-descriptors").apply(subject(ENTRY.before), ALL)
     assert "makes tensor descriptors already" in refusal(own)
+
+
+IMPORTED = "TensorDescriptor"
+OTHER = """
+
+@triton.jit
+def copy_kernel(x_desc, y_ptr, BLOCK: tl.constexpr):
+    tl.store(y_ptr + tl.arange(0, BLOCK)[:, None] * BLOCK, x_desc.load([0, 0]))
+
+
+def copy(x, y):
+    x_desc = TensorDescriptor(x, [64, 64], [64, 1], [64, 64])
+    copy_kernel[(1,)](x_desc, y, BLOCK=64)
+"""
+
+
+def test_descriptors_of_another_kernel_are_no_obstacle() -> None:
+    """As in a file of many kernels, of which an attention alone is given descriptors."""
+    line = f"from triton.tools.tensor_descriptor import {IMPORTED}\n"
+    old = ENTRY.before.replace("import triton\n", f"import triton\n{line}", 1) + OTHER
+    new = described(old)
+    assert "a_desc.load(" in new
+    assert new.count(line) == 1 == new.count("import TensorDescriptor")
+    again = refusal(new)
+    assert "makes tensor descriptors for matmul_kernel already" in again
+    assert "makes tensor descriptors for copy_kernel already" in again
+
+
+def test_a_launch_beside_descriptors_and_one_out_of_sight() -> None:
+    line = f"from triton.tools.tensor_descriptor import {IMPORTED}\n"
+    old = ENTRY.before.replace("import triton\n", f"import triton\n{line}", 1)
+    beside = old.replace(
+        "    grid = (", "    other = TensorDescriptor(a, [M], [1], [8])\n    grid = ("
+    )
+    assert "already, where matmul_kernel is launched" in refusal(beside)
+    hidden = old.replace("matmul_kernel[grid](", "launched(matmul_kernel, grid)(") + OTHER
+    assert "already, where others may be launched" in refusal(hidden)
+
+
+def test_tiles_that_a_helper_loads() -> None:
+    text = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def column(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    rows = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + rows[:, None] * BLOCK + rows[None, :])
+    tl.store(y_ptr + rows[:, None] * BLOCK + rows[None, :], tl.dot(x, x))
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    for i in range(n):
+        column(x_ptr, y_ptr, BLOCK)
+
+
+def run(x, y):
+    kernel[(1,)](x, y, 4, BLOCK=64)
+"""
+    said = "kernel leaves its tiles to column, as line 9: what helpers load is not followed"
+    assert said in refusal(text)
+    with pytest.raises(
+        NotApplicable, match=r"kernel has no tl\.arange of its own, and so no block"
+    ):
+        playbook.get("rows-per-program").variants(subject(text))
 
 
 def test_machines_without_tma_are_left_alone() -> None:

@@ -146,6 +146,21 @@ TRAPS = {
         rows("tl.store(y_ptr + row * n + cols, x * tl.rsqrt(tl.sum(x * x, 0)), mask=mask)"),
         "norm-like",
     ),
+    "a sum beside a tile of another branch": (
+        rows(
+            "if stored == 'none':\n"
+            "    y_ptr += row * n + cols\n"
+            "    tl.store(y_ptr, x, mask=mask)\n"
+            "else:\n"
+            "    tl.store(y_ptr + row, tl.sum(x))",
+            parameters="stored: tl.constexpr",
+        ),
+        "reduction",
+    ),
+    "a softmax that Triton computes": (
+        rows("tl.store(y_ptr + row * n + cols, tl.softmax(x), mask=mask)"),
+        "norm-like",
+    ),
     "abs-max": (rows("tl.store(y_ptr + row, tl.max(tl.abs(x), axis=0))"), "reduction"),
     "abs-max quantization": (
         rows(

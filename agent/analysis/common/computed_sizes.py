@@ -71,8 +71,8 @@ def computed_tile(
         source: the file.
         kernel: one of its kernels.
         constant: one of the kernel's constants.
-        replaced: the launches are to be given another name, so that this one keeps its value and
-            may be handed on.
+        replaced: the launches are to be given another name, so that this one keeps its value: it
+            may be handed on, and may be an integer of the file.
 
     Raises:
         NotApplicable: it is more than a tile size, or no name of the host's own.
@@ -90,11 +90,19 @@ def computed_tile(
     first = names[0]
     if any(set(source.assignments(n)) != set(source.assignments(first)) for n in names):
         raise NotApplicable("its launches are given different names for it")
+    if not replaced and _is_integer(source, first):
+        raise NotApplicable(
+            "it is an integer of the file, and only what the host computes can be scaled"
+        )
+    return _computed(dialect, source, first, replaced=replaced)
+
+
+def _is_integer(source: Source, given: cst.Name) -> bool:
     try:
-        source.trace(first, computed=True)
+        source.trace(given, computed=True)
     except Untraceable:
-        return _computed(dialect, source, first, replaced=replaced)
-    raise NotApplicable("it is an integer of the file")
+        return False
+    return True
 
 
 def _computed(dialect: Dialect, source: Source, given: cst.Name, *, replaced: bool) -> ComputedTile:

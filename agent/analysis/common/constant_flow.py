@@ -132,8 +132,15 @@ class Flow:
             return f"line {self.source.line(permutation)} moves elements within each block"
         reduction = next(self.reductions(), None)
         if not self.in_loop and reduction is not None:
-            return f"line {self.source.line(reduction)} reduces along it, block by block"
+            return self.reduced(reduction)
         return None
+
+    def reduced(self, reduction: cst.Call) -> str:
+        """That a reduction runs along it; that it may, where products turn tiles into others."""
+        line = self.source.line(reduction)
+        if self.dialect.has_dot(self.source, self.kernel):
+            return f"line {line} reduces a tile, and whether that is along it is not followed"
+        return f"line {line} reduces along it, block by block"
 
     def guarded(self) -> bool:
         """Whether every access that depends on it is right past the end of an array.

@@ -40,7 +40,7 @@ def kept_block_by_block(flow: Flow) -> str | None:
         if _around(flow, call, loops) is not None or _is_instead(flow, call, loops):
             continue
         if _is_loaded_outside(flow, call, loops):
-            return f"line {line(call)} reduces along it, block by block"
+            return flow.reduced(call)
     for found in rounds_of(flow):
         if (store := found.store()) is not None:
             return f"line {line(store)} stores what it reduces in that round, block by block"

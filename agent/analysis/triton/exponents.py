@@ -311,7 +311,8 @@ class Exponents:
 
     def _refusal(self, node: cst.CSTNode) -> NotApplicable:
         line, code = self.source.line(node), self.source.code(node)
-        return NotApplicable(f"{LOOKED_FOR}, and line {line} of {self.kernel.name} gives `{code}`")
+        where = f"line {line} of {self.kernel.name}"
+        return NotApplicable(f"{LOOKED_FOR}, and {where} gives `{code}`, of which one is computed")
 
 
 def _assigning(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:

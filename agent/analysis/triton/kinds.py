@@ -8,6 +8,7 @@ decides by words of the file; here the question is what the stored values are co
 - norm-like: a sum over a row goes into a tile that is stored along that same row
 - reduction: a reduction, a scan, an atomic, or a sum over a loop is stored, and no such tile
 - data movement: what is stored was loaded, perhaps selected by its place, and nothing computed
+- unknown: what is stored comes of functions that the file does not show, and none of the above
 - element-wise: anything else
 """
 
@@ -19,6 +20,7 @@ from enum import StrEnum
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.unseen import unseen_calls
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.operations import (
     ATOMIC,
@@ -109,8 +111,8 @@ def classify_kernel(source: Source, kernel: Kernel) -> KernelKind:
     operations = operations_of(source, kernel)
     reader = _KindQuestions(operations)
     for read in (
-        reader.attention, reader.dot, reader.norm, reader.reduction, reader.movement,
-        reader.element_wise,
+        reader.attention, reader.dot, reader.norm, reader.reduction, reader.unseen,
+        reader.movement, reader.element_wise,
     ):  # fmt: skip
         found = read()
         if found is not None:
@@ -169,7 +171,8 @@ class _KindQuestions:
 
     def norm(self) -> _Found:
         for store in self._plain_stores():
-            for reduction in self._calls(self.behind[store.call], SUMS):
+            sums = self._calls(self.behind[store.call], SUMS) if self._stores_rows(store) else ()
+            for reduction in sums:
                 row = self._widest_load(self._behind_call(reduction))
                 width = len(self._dimensions(store.call))
                 if row and width >= row:
@@ -178,6 +181,12 @@ class _KindQuestions:
                         self._line(store.call, "it goes into a tile stored along the same row"),
                     ]
         return None
+
+    def _stores_rows(self, store: Store) -> bool:
+        """Whether a store writes more than results of reductions, which are one for each row."""
+        rows = LOADS | {"softmax"}
+        beside = self.operations.behind(store.function, store.value, but=REDUCTIONS - rows)
+        return bool(self._calls(beside, rows))
 
     def reduction(self) -> _Found:
         found = []
@@ -188,6 +197,12 @@ class _KindQuestions:
                 found.append(self._line(store.call, "accumulates over blocks"))
         found += [self._line(loop, "a sum over a loop") for loop in self._accumulations()]
         return (Kind.REDUCTION, list(dict.fromkeys(found))) if found else None
+
+    def unseen(self) -> _Found:
+        told = "not of this file, so that what it computes is not known"
+        calls = unseen_calls(TRITON, self.source, self.operations.kernel)
+        found = [self._line(call, told) for call in calls]
+        return (Kind.UNKNOWN, found) if found else None
 
     def movement(self) -> _Found:
         stores = self._plain_stores()

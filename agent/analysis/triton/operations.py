@@ -92,7 +92,7 @@ class Operations:
         self.source = source
         self.kernel = kernel
         self.functions = TRITON.reached(source, kernel)
-        self._behind: dict[tuple[cst.CSTNode, bool], frozenset[cst.CSTNode]] = {}
+        self._behind: dict[tuple[cst.CSTNode, bool, frozenset[str]], frozenset[cst.CSTNode]] = {}
         self._known: dict[cst.Call, str | None] = {}
 
     @cached_property
@@ -152,7 +152,12 @@ class Operations:
         return (pointer,) if pointer is not None else ()
 
     def behind(
-        self, function: Function, expression: cst.CSTNode, *, addresses: bool = False
+        self,
+        function: Function,
+        expression: cst.CSTNode,
+        *,
+        addresses: bool = False,
+        but: frozenset[str] = frozenset(),
     ) -> frozenset[cst.CSTNode]:
         """Every node that an expression is computed from, through names and helpers.
 
@@ -163,8 +168,9 @@ class Operations:
             function: the one the expression stands in.
             expression: what is asked about.
             addresses: look behind the address of a load too, and not only at what it loads.
+            but: operations behind whose results is not looked.
         """
-        key = (expression, addresses)
+        key = (expression, addresses, but)
         if key not in self._behind:
             seen: set[cst.CSTNode] = set()
             todo: list[Place] = [(function, expression)]
@@ -172,7 +178,8 @@ class Operations:
                 inside, node = todo.pop()
                 if node not in seen:
                     seen.add(node)
-                    todo += self._below(inside, node, addresses)
+                    known = self.operation_at(node) in but
+                    todo += [] if known else self._below(inside, node, addresses)
             self._behind[key] = frozenset(seen)
         return self._behind[key]
 

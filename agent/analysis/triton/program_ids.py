@@ -108,7 +108,9 @@ def one_block(source: Source, kernel: Kernel) -> str:
         if (end := TRITON.shapes["triton.language.arange"].of(call)) is not None
     }
     if len(found) != 1 or not found <= set(kernel.constants):
-        listed = ", ".join(sorted(found)) or "none"
+        if not found:
+            raise NotApplicable(f"{kernel.name} has no tl.arange of its own, and so no block")
+        listed = ", ".join(sorted(found))
         raise NotApplicable(f"{kernel.name} has no one block: {listed}")
     return found.pop()
 

@@ -5,7 +5,8 @@ When: a Triton kernel under `@triton.autotune` or a tuner of a library's own tha
     one config of a kernel that may work in place without `restore_value`: it was never tried,
     where a tuner of several runs the kernel again and again as it is.
 Do: `configs=MADE` -> each of them as it is and with one more number of warps, or of stages for a
-    kernel with `tl.dot`; sweep that number. Nothing need be known of the constants.
+    kernel with `tl.dot`; sweep that number. Nothing need be known of the constants. Where two of
+    them may differ in that number alone, `dict.fromkeys` keeps each of what is made once.
 Risk: none to results. Tuning takes up to twice as long, once for each key.
 Source: of 312 public files with launched Triton kernels, 49 hold one that tunes itself, and in 6 of
     them `widen-configs` can add configs by formula (`python -m benchmarks.reach`).
@@ -23,7 +24,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.config_numbers import adds_none
+from agent.analysis.triton.config_numbers import added_to, adds_none, may_repeat
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.heuristics import stand_in
 from agent.analysis.triton.tuners import check_may_try, config_lists, other_tuner, why_tuned
@@ -40,13 +41,15 @@ DOT_STAGES = (2, 3, 4, 5)
 CHOICE = {"num_warps": "warps", "num_stages": "stages"}
 """Option -> what the configs' comprehension calls it."""
 TEXT = """\
-[
+{opened}
         triton.Config(
             made.kwargs, {warps}, {stages}, made.num_ctas, made.maxnreg, made.pre_hook
         )
         for made in {configs}
         for {name} in sorted({{made.{option}, {value}}})
-    ]"""
+    {closed}"""
+BRACKETS, EACH_ONCE = ("[", "]"), ("list(dict.fromkeys(", "))")
+"""Around the comprehension: as it is, or where some of what it makes may be the same."""
 INDENT = 8
 """Of the comprehension's lines."""
 
@@ -194,12 +197,16 @@ def _text(source: Source, given: cst.BaseExpression, option: str, value: int) ->
     triton = module_named(source, "triton")
     if triton is None and not imports_name(source, "triton", "Config"):
         raise NotApplicable("the file does not import triton, whose Config makes the configs")
-    check_builtins(source, given, "sorted")
+    repeats = may_repeat(source, given, option)
+    opened, closed = EACH_ONCE if repeats else BRACKETS
+    check_builtins(source, given, "sorted", *(("list", "dict") if repeats else ()))
     configs = _as_laid_out(source, given)
     if isinstance(given, cst.IfExp | cst.Lambda) and not given.lpar:
         configs = f"({configs})"
     chosen = {other: f"made.{other}" for other in CHOICE} | {option: CHOICE[option]}
     text = TEXT.format(
+        opened=opened,
+        closed=closed,
         warps=chosen["num_warps"],
         stages=chosen["num_stages"],
         configs=configs,
@@ -224,14 +231,14 @@ def _as_laid_out(source: Source, given: cst.BaseExpression) -> str:
 def _own_choices(source: Source, configs: cst.BaseExpression) -> dict[str, cst.Set]:
     """Option -> the set of what it is tried with, of each comprehension that was written here."""
     found: dict[str, cst.Set] = {}
-    while isinstance(configs, cst.ListComp):
-        match configs.for_in.inner_for_in:
+    while (comprehension := added_to(configs)) is not None:
+        match comprehension.for_in.inner_for_in:
             case cst.CompFor(target=cst.Name(value=name), iter=cst.Call(args=[cst.Arg(value=own)])):
                 first = source.code(own.elements[0].value) if isinstance(own, cst.Set) else ""
                 for option in CHOICE:
                     if (name, first) == (CHOICE[option], f"made.{option}"):
                         found[option] = cst.ensure_type(own, cst.Set)
-        configs = configs.for_in.iter
+        configs = comprehension.for_in.iter
     return found
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.dialect import Kernel, callees
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.aliasing import alike
 from agent.analysis.triton.arguments import rewritten
-from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.dialect import THROUGH_DESCRIPTOR, TRITON
 from agent.analysis.triton.heuristics import ON_HOST
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.analysis.triton.pointers import root
@@ -49,8 +49,29 @@ def check_undescribed(source: Source, kernel: Kernel) -> None:
     """Raise `NotApplicable` for a kernel that has tensor descriptors."""
     if any(True for _ in TRITON.find(source, kernel.function.node.body, (MAKE,))):
         raise NotApplicable(f"{kernel.name} makes tensor descriptors already")
-    if any(source.name(name) == ON_HOST for name in descendants(source.module, cst.Name)):
-        raise NotApplicable("the host makes tensor descriptors already")
+    made = [n for n in descendants(source.module, cst.Name) if source.name(n) == ON_HOST]
+    through = (f for f in (*TRITON.loads, *TRITON.stores) if f.endswith(THROUGH_DESCRIPTOR))
+    if made and any(True for _ in TRITON.find(source, kernel.function.node.body, tuple(through))):
+        raise NotApplicable(f"the host makes tensor descriptors for {kernel.name} already")
+    launching = {launch.function for launch in kernel.launches}
+    for name in made:
+        if not launching or source.enclosing(name) in launching - {None}:
+            raise NotApplicable(
+                f"line {source.line(name)} makes tensor descriptors already, where "
+                + (f"{kernel.name} is launched" if launching else "others may be launched")
+            )
+
+
+def _unfound(source: Source, kernel: Kernel) -> str:
+    """Why a kernel has no access that a descriptor could stand for."""
+    for helper in callees(source, kernel.function):
+        call = next(TRITON.find(source, helper.node.body, (LOAD, STORE)), None)
+        if call is not None:
+            return (
+                f"{kernel.name} leaves its tiles to {helper.name}, as line {source.line(call)}: "
+                "what helpers load is not followed"
+            )
+    return f"{kernel.name} loads no tiles of two dimensions in a loop"
 
 
 def usable(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
@@ -94,9 +115,7 @@ def check_kernel(
     looped = any(isinstance(a, cst.For) for access in found for a in source.ancestors(access.call))
     if not found or (not looped and TRITON.has_dot(source, kernel)):
         told = sorted(reasons, key=lambda reason: reason.endswith(NO_TILE))
-        raise NotApplicable(
-            "; ".join(told[:1]) or f"{kernel.name} loads no tiles of two dimensions in a loop"
-        )
+        raise NotApplicable("; ".join(told[:1]) or _unfound(source, kernel))
     same = alike(source, kernel)
     again = {same.get(name, name) for name in rewritten(source, kernel)}
     for access in found:

@@ -232,9 +232,19 @@ def strides_in(name: str) -> str:
     )
 
 
-def importing(source: Source) -> tuple[str, str]:
-    """What the file is to call `TensorDescriptor`, and the import that says so."""
+def importing(source: Source) -> tuple[str, str | None]:
+    """What the file is to call `TensorDescriptor`, and the import that says so, if it has none."""
     module, _, imported = ON_HOST.rpartition(".")
+    for line in source.module.body:
+        for each in line.body if isinstance(line, cst.SimpleStatementLine) else ():
+            match each:
+                case cst.ImportFrom(
+                    module=cst.Attribute() as origin, names=[*aliases], relative=[]
+                ):
+                    known = [a.evaluated_alias or a.evaluated_name for a in aliases
+                             if a.evaluated_name == imported]  # fmt: skip
+                    if known and source.code(origin) == module:
+                        return known[0], None
     name = free_name(source, imported)
     renamed = "" if name == imported else f" as {name}"
     return name, f"from {module} import {imported}{renamed}"
