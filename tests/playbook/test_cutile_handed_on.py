@@ -127,3 +127,25 @@ def test_one_of_several_kernels_that_a_launch_takes() -> None:
     both = text(handed="ct.launch(stream, grid, add_kernel if a else other, (a, b, c, 1024))")
     with pytest.raises(NotApplicable, match="line 24 launches add_kernel among others"):
         playbook.get("autotune").variants(subject(both))
+
+
+@pytest.mark.parametrize(
+    ("given", "keeps"),
+    [
+        ("occupancy=2", True),
+        ("**hints", True),
+        ("**{'num_worker_warps': 4}", False),  # not looked into
+        ("**(hints or {})", False),
+    ],
+)
+def test_what_gives_other_hints_keeps_the_rest(given: str, keeps: bool) -> None:
+    """As TileGym's `cached_replace_hints`, which is in another file."""
+    launch = f"ct.launch(stream, grid, cached_replace_hints(add_kernel, {given}), (a, b, c, 1024))"
+    lines = ('hints = {"num_ctas": 1}', 'hints["occupancy"] = 2', launch)
+    source = text(handed="\n    ".join(lines))
+    lost = "line 26 gives add_kernel other hints"
+    assert refusal("occupancy-hint", source) == lost
+    if keeps:
+        assert playbook.get("worker-warps").variants(subject(source))
+    else:
+        assert refusal("worker-warps", source) == lost

@@ -7,7 +7,7 @@ is lost, and nothing that is written there changes what runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
@@ -18,6 +18,7 @@ from agent.syntax import Function, Source, descendants
 
 FUNCTION = "_pyfunc"
 """What holds the function that a kernel was made of."""
+REPLACE = "replace_hints"
 LAUNCH, KERNEL = f"{CT}launch", f"{CT}kernel"
 
 
@@ -77,10 +78,14 @@ class _Fates:
                 f"{where} makes kernels of its own of it (line {line}): "
                 "what its decorator says is not used"
             )
-        elif taken.attr.value == "replace_hints" and isinstance(around, cst.Call):
-            given = [a.keyword.value if a.keyword else a.star for a in around.args]
-            if self._hint in given or "**" in given:
-                self.against.append(f"line {line} gives {self._kernel} other hints")
+        elif taken.attr.value == REPLACE and isinstance(around, cst.Call):
+            self._replaced(around, line)
+
+    def _replaced(self, call: cst.Call, line: int) -> None:
+        """What gives the kernel other hints: those that it names, and keeps the rest."""
+        given = _hints(self._source, call)
+        if given is None or self._hint in given:
+            self.against.append(f"line {line} gives {self._kernel} other hints")
 
     def _makes_kernels(self, function: Function | None) -> bool:
         scope = function.node.body if function is not None else self._source.module
@@ -105,8 +110,60 @@ class _Fates:
                     f"line {line} hands {self._kernel} to `{source.code(found.call.func)}`, which"
                 )
                 self.follow(uses_of_parameter(source, *inside), told)
+        elif called.rpartition(".")[2].endswith(REPLACE):  # as TileGym's, which keeps what it made
+            self._replaced(found.call, line)
         else:
             self.against.append(
                 f"line {line} hands {self._kernel} to `{source.code(found.call.func)}`, which is "
                 "not followed: what its decorator says may not be used"
             )
+
+
+def _hints(source: Source, call: cst.Call) -> set[str] | None:
+    """The names of what a call is given by keyword; None where they are not all seen."""
+    found: set[str] = set()
+    for argument in call.args:
+        if argument.keyword is not None:
+            found.add(argument.keyword.value)
+        elif argument.star == "**":
+            keys = _keys(source, argument.value)
+            if keys is None:
+                return None
+            found |= keys
+    return found
+
+
+def _keys(source: Source, given: cst.BaseExpression) -> set[str] | None:
+    """The keys of a dict that a function fills in by itself; None where they are not all seen."""
+    if not isinstance(given, cst.Name) or (function := source.enclosing(given)) is None:
+        return None
+    found: set[str] = set()
+    for name in descendants(function.node.body, cst.Name):
+        if name.value != given.value:
+            continue
+        match next(source.ancestors(name)):
+            case cst.AssignTarget() as target:
+                assign = cst.ensure_type(next(source.ancestors(target)), cst.Assign)
+                keys = _written(assign.value)
+            case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=key))]):
+                keys = _texts([key])
+            case cst.Arg(star="**"):
+                continue
+            case _:
+                keys = None
+        if keys is None:
+            return None
+        found |= keys
+    return found
+
+
+def _written(value: cst.BaseExpression) -> set[str] | None:
+    if not isinstance(value, cst.Dict):
+        return None
+    keys = [each.key for each in value.elements if isinstance(each, cst.DictElement)]
+    return _texts(keys) if len(keys) == len(value.elements) else None
+
+
+def _texts(keys: Sequence[cst.BaseExpression]) -> set[str] | None:
+    texts = {str(key.raw_value) for key in keys if isinstance(key, cst.SimpleString)}
+    return texts if len(texts) == len(keys) else None
