@@ -18,7 +18,7 @@ import libcst as cst
 from agent.analysis.common.counts import count
 from agent.analysis.common.dialect import Dialect, Kernel
 from agent.analysis.common.kernels import Classification, KernelClass, class_of
-from agent.analysis.common.unseen import unseen_calls
+from agent.analysis.common.unseen import may_multiply, unseen_calls
 from agent.errors import UsageError
 from agent.syntax import (
     Function,
@@ -107,6 +107,7 @@ def _work(dialect: Dialect, source: Source, kernel: Kernel) -> KernelWork:
     per_byte = operations / max(accesses * BYTES, 1)
     line = source.line(kernel.function.node)
     unseen = unseen_calls(dialect, source, kernel)
+    products = [call for call in unseen if may_multiply(source, call)]
     told = (
         f"{kernel.name}, line {line}: {operations} operations on each element "
         f"against {accesses} loads and stores"
@@ -120,13 +121,17 @@ def _work(dialect: Dialect, source: Source, kernel: Kernel) -> KernelWork:
         ),
         *dict.fromkeys(
             f"line {source.line(call)}: `{source.code(call.func)}` is not of this file: what it "
-            "computes is not known, and may be a dot"
+            + (
+                "computes is not known, and may be a dot"
+                if call in products
+                else "does to tiles is not counted"
+            )
             for call in unseen
         ),
         f"assumed: {BYTES} bytes an element",
     )
     rank = (False, False, operations + accesses)
-    return KernelWork(kernel, per_byte, rank, evidence, at_least=bool(unseen))
+    return KernelWork(kernel, per_byte, rank, evidence, at_least=bool(products))
 
 
 def _dot_work(

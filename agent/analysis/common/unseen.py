@@ -6,6 +6,7 @@ such a kernel that it multiplies no tiles.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -15,6 +16,9 @@ from agent.analysis.common.dialect import Dialect, Kernel
 from agent.syntax import Function, Source, assigned, children, descendants
 
 _KNOWN = ("builtins.", "math.")
+_MEMORY = re.compile(r"(?i:ptr|pointer)|^(?:[A-Z]|[abcpqvwxyz]$)")
+"""How arrays and pointers are called, where nothing else tells them from numbers: `x_ptr`, `X`,
+`Out` and `x`."""
 
 
 def unseen_calls(dialect: Dialect, source: Source, kernel: Kernel) -> tuple[cst.Call, ...]:
@@ -28,6 +32,20 @@ def unseen_calls(dialect: Dialect, source: Source, kernel: Kernel) -> tuple[cst.
         for function in dialect.reached(source, kernel)
         for call in _working(dialect, source, function)
     )
+
+
+def may_multiply(source: Source, call: cst.Call) -> bool:
+    """Whether such a call is handed memory that it may load tiles of, by a parameter's name.
+
+    One of tiles that are loaded already computes on each element of them as a rule, as an
+    activation does.
+    """
+    function = source.enclosing(call)
+    if function is None:
+        return False
+    named = {p.name.value for p in function.parameters if p.annotation is None}
+    given = {a.value.value for a in call.args if isinstance(a.value, cst.Name)}
+    return any(_MEMORY.search(name) for name in named & given)
 
 
 def is_unseen(dialect: Dialect, source: Source, call: cst.Call) -> bool:

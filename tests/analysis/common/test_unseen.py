@@ -70,9 +70,22 @@ def test_what_is_known_or_gives_only_places(imports: str, value: str) -> None:
 
 
 def test_a_helper_of_the_file_calls_it() -> None:
-    helper = "\n@triton.jit\ndef own(p, n):\n    x = tl.load(p)\n    y = mm(x, n)\n    return y\n"
+    helper = "\n@triton.jit\ndef own(p, n):\n    y = mm(p, n)\n    return y\n"
     source = written(f"from ops import mm\n{helper}", "own(a_ptr, n)")
     assert BACKENDS["triton"].classify(source).kernel_class is KernelClass.BALANCED
+
+
+@pytest.mark.parametrize("call", ["gelu(tl.load(a_ptr + o))", "dropped(tl.load(a_ptr + o), n)"])
+def test_one_of_tiles_alone_is_of_each_element(call: str) -> None:
+    """As the activations that TileGym's and attorch's kernels import."""
+    source = written("from ops import dropped, gelu\n", call)
+    found = BACKENDS["triton"].classify(source)
+    assert found.kernel_class is KernelClass.MEMORY
+    assert "as far as this file shows" in found.evidence[0]
+    name = call.partition("(")[0]
+    assert found.evidence[1].endswith(
+        f"`{name}` is not of this file: what it does to tiles is not counted"
+    )
 
 
 def test_what_is_handed_over_to_be_called() -> None:
