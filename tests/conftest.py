@@ -6,6 +6,7 @@ import gc
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from agent.cli.main import ALLOCATED_BEFORE_COLLECTION
 from tests.support import warm_python
@@ -15,8 +16,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """What has made its imports serves all workers of xdist.
 
     Each test has one processor, if that: threads that wait for a second one to do its half of a
-    small tensor do so in a loop, which took a quarter of all processor time.
+    small tensor do so in a loop, which took a quarter of all processor time. How fast a loaded
+    machine draws examples says nothing of the code.
     """
+    too_slow = [HealthCheck.too_slow]
+    settings.register_profile("loaded", deadline=None, suppress_health_check=too_slow)
+    settings.load_profile("loaded")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if config.getoption("numprocesses", None):
         warm_python.share()

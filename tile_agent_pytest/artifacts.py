@@ -54,7 +54,6 @@ import os
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
@@ -65,7 +64,7 @@ from tile_agent_pytest.benchmark_options import called_once
 from tile_agent_pytest.compile_cutile import Compiler, behind_place, load
 from tile_agent_pytest.compile_processes import CompileTask, in_own_processes
 from tile_agent_pytest.kept_metadata import keep_digest_of_triton
-from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch
+from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, chosen
 
 PACKAGES = {
     "cutile": ("cuda-tile", "cuda.tile"),
@@ -162,22 +161,6 @@ def _compile_ahead(launches: Sequence[RecordedLaunch], first: int, job: Message)
     )
     for _ in in_own_processes(tasks, job["at_once"], AHEAD_S):
         pass
-
-
-def chosen(launches: Sequence[RecordedLaunch], most: int) -> list[RecordedLaunch]:
-    """So many launches, in their order: of each kernel the largest before a second of any.
-
-    A kernel that tunes itself is launched with more configs than are compiled of a whole file, and
-    tests that go from small sizes to large ones begin with what nobody tunes for.
-    """
-    seen: Counter[str] = Counter()
-    by_size = sorted(launches, key=lambda launch: -sum(t.size_bytes for t in launch.tensors))
-    ranks: dict[int, int] = {}
-    for launch in by_size:
-        ranks[id(launch)] = seen[launch.kernel]
-        seen[launch.kernel] += 1
-    first = set(map(id, sorted(launches, key=lambda launch: ranks[id(launch)])[:most]))
-    return [launch for launch in launches if id(launch) in first]
 
 
 def _tasks(

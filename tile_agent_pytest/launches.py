@@ -6,7 +6,8 @@ import contextlib
 import hashlib
 import math
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,22 @@ class RecordedLaunch:
             "timed": self.timed,
             "tensors": [tensor.describe() for tensor in self.tensors],
         }
+
+
+def chosen(launches: Sequence[RecordedLaunch], most: int) -> list[RecordedLaunch]:
+    """So many launches, in their order: of each kernel the largest before a second of any.
+
+    A kernel that tunes itself is launched with more configs than are compiled of a whole file, and
+    tests that go from small sizes to large ones begin with what nobody tunes for.
+    """
+    seen: Counter[str] = Counter()
+    by_size = sorted(launches, key=lambda launch: -sum(t.size_bytes for t in launch.tensors))
+    ranks: dict[int, int] = {}
+    for launch in by_size:
+        ranks[id(launch)] = seen[launch.kernel]
+        seen[launch.kernel] += 1
+    first = set(map(id, sorted(launches, key=lambda launch: ranks[id(launch)])[:most]))
+    return [launch for launch in launches if id(launch) in first]
 
 
 @dataclass

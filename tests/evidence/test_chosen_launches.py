@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from tile_agent_pytest.artifacts import chosen
-from tile_agent_pytest.launches import RecordedLaunch, RecordedTensor
+from tile_agent_pytest.launches import RecordedLaunch, RecordedTensor, chosen
 
 
 def launch(kernel: str, size_bytes: int, config: str = "") -> RecordedLaunch:
