@@ -136,7 +136,7 @@ def tuned_here(kernel):
     ("decorator", "wrapper", "asked"),
     [
         ("@libtuner(configs=made(), key=['n'])", "", [(4, 2), (8, 2)]),
-        ("@libtuner(CONFIGS, ['n'])", "", [(4, 3), (8, 3), (8, 3), (16, 3)]),
+        ("@libtuner(CONFIGS, ['n'])", "", [(4, 3), (8, 3), (16, 3)]),
         ("", "tuned = libtuner(configs=made())(scale_kernel)", [(4, 2), (8, 2)]),
         ("", OWN, [(4, 2), (8, 2)]),
     ],
