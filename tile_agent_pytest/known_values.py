@@ -159,7 +159,7 @@ def follow(
     for one, twin in zip(results, _tensors((found,)), strict=False):
         if one.is_meta and one.shape == twin.shape and one.dtype == twin.dtype:
             # What is on the CPU already torch and NumPy share, where a GPU would have a copy.
-            is_kept = _storage(twin) in ours or name in _TELLING
+            is_kept = _storage(twin) in ours or twin.numel() > MOST_ELEMENTS
             _give(one, twin if is_kept else twin.clone())
 
 

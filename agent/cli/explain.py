@@ -13,6 +13,7 @@ import typer
 from agent.cli import output
 from agent.cli.observed import by_newest_run
 from agent.cli.shared_options import Json, Kernel, PassEnv, Python, Tests, handed_on
+from agent.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +27,6 @@ DEFAULT_SM = (80, 90, 100)
 """Without a GPU: Ampere, Hopper, Blackwell."""
 FAILED = 3
 """Exit code when nothing compiles: an answer, not a fault."""
-UNJUDGED = 2
-"""When that says nothing of the code, since values were assumed: the user can give them."""
 
 
 def register(app: typer.Typer) -> None:
@@ -108,7 +107,8 @@ def explain(
         "\n".join(lines),
     )
     if not evidence.artifacts:
-        raise typer.Exit(UNJUDGED if len(assumed) == len(evidence.results) else FAILED)
+        # of assumed values that do not fit: the user can give others
+        raise typer.Exit(ExitCode.USAGE if len(assumed) == len(evidence.results) else FAILED)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from agent.cli.shared_options import (
     confined,
     handed_on,
 )
+from agent.errors import ExitCode
 from agent.options import Options, Request, Sandbox
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ MOST_SKIPPED = 10
 """Tests that skipped themselves and are named to a person."""
 FAILED = 3
 """Exit code of `verify` and `bench` when the tests fail: an answer, not a fault."""
-UNJUDGED = 2
-"""When nothing can be told with what was given: the user can give more."""
 
 
 def register(app: typer.Typer) -> None:
@@ -207,7 +206,7 @@ def verify(
             pass_env=handed_on(pass_env),
         )
         output.result(found.to_json(), "\n".join(found.lines()))
-        raise typer.Exit(0 if found.ok else FAILED if found.failed else UNJUDGED)
+        raise typer.Exit(0 if found.ok else FAILED if found.failed else ExitCode.USAGE)
     from agent.cli.done_tests import DoneTests
     from agent.cli.still import opened_aloud
     from agent.errors import NoTests, UsageError

@@ -85,10 +85,14 @@ class LookRules:
         worst = max(beyond, key=lambda config: beyond[config], default="")
         return worst if worst and beyond[worst] > 0 else ""
 
+    def would_keep(self, improvement: float, slowed: str) -> bool:
+        """As far as looks tell; less than the rules reward is not worth an iteration."""
+        return not slowed and improvement >= self.thresholds.minor
+
     def best(self, seen: Iterable[ScreenResult]) -> ScreenResult | None:
-        """The best of what was seen; behind what gains enough what slows a config down too much."""
+        """The best of what was seen; behind what would be kept what would not."""
         gains = [(each.improvement, each) for each in seen if each.improvement is not None]
-        kept = [pair for pair in gains if pair[0] >= self.thresholds.minor and not pair[1].slowed]
+        kept = [pair for pair in gains if self.would_keep(pair[0], pair[1].slowed)]
         return max(kept or gains, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
@@ -132,11 +136,16 @@ class _Standing:
         means = {config: total / self.config_quads for config, total in self.config_sums.items()}
         self.slowed = rules.slowed(means, self.config_quads)
 
+    @property
+    def improvement(self) -> float:
+        return -math.expm1(-self.log_ratio)
+
     def result(self) -> ScreenResult:
         if not self.quads:
             return ScreenResult(self.sha, None, self.reason)
-        improvement = -math.expm1(-self.log_ratio)
-        return ScreenResult(self.sha, self.latency_ms, improvement=improvement, slowed=self.slowed)
+        return ScreenResult(
+            self.sha, self.latency_ms, improvement=self.improvement, slowed=self.slowed
+        )
 
 
 Looks = Callable[[tuple[str, ...], int, bool], Mapping[str, Look | Failure]]
@@ -217,9 +226,7 @@ def _ranked(standings: Sequence[_Standing], rules: LookRules) -> list[_Standing]
 
 
 def _would_be_kept(standing: _Standing, rules: LookRules) -> bool:
-    """As far as looks tell; less than the rules reward is not worth an iteration."""
-    least = -math.log1p(-rules.thresholds.minor)
-    return not standing.slowed and standing.log_ratio >= least
+    return rules.would_keep(standing.improvement, standing.slowed)
 
 
 def _round(

@@ -312,3 +312,11 @@ def test_a_test_may_insist_on_numbers_before_it_launches_anything() -> None:
             assert torch.isfinite(x.flatten()[:7]).all()
         with pytest.raises(RuntimeError):
             bool((torch.randn(3, 7, device="cuda") > 0).all())
+
+
+def test_what_is_written_into_a_truth_is_written_there_alone() -> None:
+    with storageless(90):
+        odd = torch.isnan(torch.randn(7, device="cuda"))
+        odd[2] = True
+        assert odd.any()
+        assert not odd.all()

@@ -260,12 +260,16 @@ def test_an_earlier_look_counts_as_one_that_saw_a_config_slowed_down() -> None:
 
 
 def test_scatter_of_many_configs_hardly_costs_the_best_its_place() -> None:
-    """Eighteen configs, of which the least of a short look is 2 % below what it is."""
+    """Nine of eighteen configs stay as they are, and of nine that scatter by 2 % in a short look
+    the least looks slowed down. By the rules' 2 % alone the best would lose its place in a quarter.
+    """
     generator = random.Random(0)
-    truth = {sha: {str(n): gain for n in range(18)} for sha, gain in (("a", 3.0), ("b", 6.0))}
+    gains = {"even": [3.0] * 18, "best": [0.0] * 9 + [14.0] * 9, "flat": [0.0] * 18}
 
     def noisy(sha: str, quads: int) -> Look:
-        return of_configs(truth[sha], lambda: generator.gauss(0, 0.015 / math.sqrt(quads)))
+        percents = {str(n): gain for n, gain in enumerate(gains[sha])}
+        return of_configs(percents, lambda: generator.gauss(0, 0.03 / math.sqrt(quads)))
 
     rounds = 300
-    assert sum(halve(("a", "b", "a"), each(noisy))[1][0] == "b" for _ in range(rounds)) == rounds
+    found = Counter(halve(tuple(gains), each(noisy))[1][0] for _ in range(rounds))
+    assert found["best"] >= 0.9 * rounds, found

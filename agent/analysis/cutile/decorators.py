@@ -110,9 +110,7 @@ class _Fates:
                     f"line {line} hands {self._kernel} to `{source.code(found.call.func)}`, which"
                 )
                 self.follow(uses_of_parameter(source, *inside), told)
-        elif source.code(found.call.func).endswith(
-            REPLACE
-        ):  # as TileGym's, which keeps what it made
+        elif source.code(found.call.func).endswith(REPLACE):  # TileGym's keeps what it made
             self._replaced(found.call, line)
         else:
             self.against.append(

@@ -56,8 +56,8 @@ SWEEP: tuple[Params, ...] = (
     *({"elements_per_warp": elements} for elements in (128, 256, 512, 1024, 2048, 4096)),
     *({"elements_per_warp": elements, "least_warps": 4} for elements in (512, 2048)),
 )
-"""Four are the warps that Triton gives. On an H200 one made a row of 384 elements 3 % slower, and
-gained in longer ones."""
+"""Four are the warps that Triton gives. On an H200 a square of 384 rows of fp16 took 3.5 % longer
+with one."""
 NEXT_POWER = "triton.next_power_of_2"
 OPTION = "num_warps"
 
