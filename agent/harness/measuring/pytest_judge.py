@@ -37,13 +37,13 @@ from agent.harness.measuring.records import (
 )
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.side_by_side import WorkerCount
-from agent.harness.measuring.timed_calls import check_fresh
+from agent.harness.measuring.timed_calls import FreshMs, unless_remembered
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass, costs_of, run_some, waits
 from agent.harness.measuring.verifier import Verification, Verifier
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, Telling, WorkerSession
 from agent.measuring.blocks import RawPair
-from agent.measuring.decision import Rules, Status
+from agent.measuring.decision import Rules
 from agent.measuring.looks import ComparisonPlan
 from agent.measuring.measurement import Calibration, Failure, calibrate, measure, unmeasured
 from agent.measuring.pair_cost import PairTime
@@ -340,18 +340,19 @@ class PytestJudge:
             early = None
         new = partial(self._pairs, incumbent, candidate, deadline, ahead=True, examines=True)
         plan = replace(self._plan, attempts=attempts)
-        with early or new() as source:
-            source.deadline = deadline
-            outcome = measure(source, self._rules, plan, calibration)
-        if self._makes_room(outcome):
-            with new() as source:
+
+        def measured() -> tuple[Comparison | Failure, FreshMs]:
+            nonlocal early
+            begun, early = early, None
+            with begun or new() as source:
+                source.deadline = deadline
                 outcome = measure(source, self._rules, plan, calibration)
-        if isinstance(outcome, Failure) or self._watch is None:
-            return outcome
-        remembered = check_fresh(source.fresh_ms, outcome.configs)
-        if remembered is None:
-            return outcome
-        return Failure(Status.REVERT, correct=False, reason=remembered)
+            if self._makes_room(outcome):
+                with new() as source:
+                    outcome = measure(source, self._rules, plan, calibration)
+            return outcome, source.fresh_ms
+
+        return measured()[0] if self._watch is None else unless_remembered(measured)
 
     def _pairs(
         self,

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import secrets
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agent.errors import NoLaunch, WrongResult
 from agent.harness.measuring.failures import listed
 from agent.harness.processes.results import ExaminedCall, PreparedTiming, TimedBlock
+from agent.measuring.decision import Status
 from agent.measuring.differences import ResultDifference, ResultFault
-from agent.measuring.statistics import ConfigComparison
+from agent.measuring.measurement import Failure
+from agent.measuring.statistics import Comparison, ConfigComparison
+
+FreshMs = Mapping[tuple[str, bool], Sequence[float]]
+"""(config, incumbent?) -> times of calls on fresh bytes."""
 
 FEWEST_FRESH = 5
 """Calls on fresh inputs below which nothing is said of them."""
@@ -65,9 +70,7 @@ def check_block(prepared: PreparedTiming, count: int, taken: TimedBlock) -> None
         )
 
 
-def check_fresh(
-    fresh_ms: Mapping[tuple[str, bool], Sequence[float]], compared: Sequence[ConfigComparison]
-) -> str | None:
+def check_fresh(fresh_ms: FreshMs, compared: Sequence[ConfigComparison]) -> str | None:
     """Whether repeated calls are faster because they repeat: what a candidate remembers of a call.
 
     On fresh inputs a call takes longer anyway: caches are cold, and nothing is queued ahead. That
@@ -75,7 +78,7 @@ def check_fresh(
     shows in that fresh calls do not gain, too.
 
     Args:
-        fresh_ms: (config, incumbent?) -> times of calls on fresh bytes.
+        fresh_ms: the times of calls on fresh bytes.
         compared: the times of repeated calls.
 
     Returns:
@@ -95,6 +98,29 @@ def check_fresh(
                 f"ones, and the incumbent {own:.2f} times: it remembers earlier calls"
             )
     return None
+
+
+def unless_remembered(
+    measure: Callable[[], tuple[Comparison | Failure, FreshMs]],
+) -> Comparison | Failure:
+    """What is measured; a refusal where repeated calls are faster because they repeat.
+
+    A host that was busy for a moment looks the same, and the candidate would be called a cheat for
+    it: what looks so is measured once more, and that alone counts. Who remembers does so again,
+    or is as slow as it is.
+
+    Args:
+        measure: gives the comparison, and the times of its calls on fresh bytes.
+    """
+    remembered = None
+    for _ in range(2):
+        outcome, fresh_ms = measure()
+        if isinstance(outcome, Failure):
+            return outcome
+        remembered = check_fresh(fresh_ms, outcome.configs)
+        if remembered is None:
+            return outcome
+    return Failure(Status.REVERT, correct=False, reason=remembered or "")
 
 
 def check_results(

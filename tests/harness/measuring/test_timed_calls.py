@@ -6,12 +6,15 @@ import pytest
 
 from agent.harness.measuring.timed_calls import (
     FEWEST_FRESH,
+    FreshMs,
     WrongResult,
     check_fresh,
     check_results,
+    unless_remembered,
 )
 from agent.harness.processes.results import ExaminedCall, read_call
-from agent.measuring.statistics import ConfigComparison, Effect
+from agent.measuring.measurement import Failure
+from agent.measuring.statistics import Comparison, ConfigComparison, Effect
 
 
 def compared(incumbent_ms: float, candidate_ms: float) -> tuple[ConfigComparison]:
@@ -44,6 +47,26 @@ def test_what_is_remembered_does_not_gain_on_fresh_inputs(
     assert ("remembers" in (reason or "")) is found
     fewer = {arm: times[1:] for arm, times in fresh_ms.items()}
     assert check_fresh(fewer, compared(incumbent_ms, candidate_ms)) is None
+
+
+def test_what_looks_remembered_is_measured_once_more_and_that_counts() -> None:
+    """Seen on an H200: an honest product's fresh calls took thrice as long once, not again."""
+    gain = Effect(0.46, 0.46, 0.46)
+    comparison = Comparison(compared(0.395, 0.211), gain, 0.395, 0.211, 0.01, pairs=3)
+    busy = {("perf", True): [0.395] * FEWEST_FRESH, ("perf", False): [0.617] * FEWEST_FRESH}
+    calm = busy | {("perf", False): [0.22] * FEWEST_FRESH}
+
+    def judged(*fresh: FreshMs) -> Comparison | Failure:
+        left = iter(fresh)
+        outcome = unless_remembered(lambda: (comparison, next(left)))
+        assert next(left, None) is None, "not more often than it takes"
+        return outcome
+
+    assert judged(calm) is comparison
+    assert judged(busy, calm) is comparison
+    refused = judged(busy, busy)
+    assert isinstance(refused, Failure)
+    assert "remembers earlier calls" in refused.reason
 
 
 def test_what_nobody_could_look_at_is_no_wrong_result() -> None:
