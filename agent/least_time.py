@@ -44,6 +44,10 @@ class LeastTime:
         """How much of what can be had a latency attains, 1 at the roof."""
         return self.least_ms / latency_ms
 
+    def holds(self, latency_ms: float) -> bool:
+        """Whether a latency does not belie it, as one of code that reads a part of a tensor does."""
+        return self.share(latency_ms) <= 1 / (1 - BELOW_THE_LEAST)
+
 
 @dataclass(frozen=True)
 class LeastTimes:
@@ -66,7 +70,7 @@ class LeastTimes:
         return {each.config: each for each in self.configs}
 
     def shares(self, levels_ms: Mapping[str, float]) -> dict[str, float]:
-        """Config -> how much of its nearer roof it attains, where both roofs are known.
+        """Config -> how much of its nearer roof it attains, where both are known and hold.
 
         Args:
             levels_ms: config -> latency.
@@ -75,7 +79,7 @@ class LeastTimes:
         return {
             config: least[config].share(ms)
             for config, ms in levels_ms.items()
-            if config in least and least[config].compute_ms is not None
+            if config in least and least[config].compute_ms is not None and least[config].holds(ms)
         }
 
     def reached(self, levels_ms: Mapping[str, float], margin: float) -> bool:
@@ -105,5 +109,6 @@ class LeastTimes:
             and least.compute_ms is not None
             and least.by_memory
             and 0 < TIMES_THE_CACHE * self.l2_bytes <= least.tensor_bytes
-            and 1 - margin <= least.share(latency_ms) <= 1 / (1 - BELOW_THE_LEAST)
+            and least.holds(latency_ms)
+            and least.share(latency_ms) >= 1 - margin
         )

@@ -38,7 +38,9 @@ def roofline(run: Run, steps: Iterable[Iteration]) -> dict[str, Any] | None:
         "measured": least.measured,
         "note": least.note,
         "configs": [
-            _of_config(each, origin, kept, best) for each in least.configs if each.config in origin
+            _of_config(each, origin, kept, best)
+            for each in least.configs
+            if each.config in origin and each.holds(best.get(each.config, origin[each.config]))
         ],
     }
 
