@@ -45,7 +45,7 @@ class LeastTime:
         return self.least_ms / latency_ms
 
     def holds(self, latency_ms: float) -> bool:
-        """Whether a latency does not belie it, as one of code that reads a part of a tensor does."""
+        """Whether a latency does not belie it, as that of code that reads a part of a tensor."""
         return self.share(latency_ms) <= 1 / (1 - BELOW_THE_LEAST)
 
 
