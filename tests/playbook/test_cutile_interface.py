@@ -44,6 +44,34 @@ def test_flat_arrays_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "annotated"),
+    [
+        pytest.param("w = ct.load(w, (0,), (8,))", True, id="weights"),
+        pytest.param("w = ct.gather(w, ct.arange(8, dtype=ct.int32))", True, id="gathered weights"),
+        pytest.param(
+            "for j in range(4):\n    t = ct.load(w, (j,), (8,))", True, id="weights in tiles"
+        ),
+        pytest.param("w = ct.load(w, (ct.bid(0),), (8,))", False, id="a part of it for each block"),
+        pytest.param(
+            "i = ct.bid(0) * 2\nw = ct.gather(w, i + 1)", False, id="an element for each block"
+        ),
+        pytest.param("t = ct.load(w, (0,), (8,))\nct.store(w, (0,), t)", False, id="it is written"),
+        pytest.param(
+            "t = ct.load(w, (0,), (8,))\nt = ct.load(w, (ct.bid(0),), (8,))",
+            False,
+            id="both",
+        ),
+    ],
+)
+def test_vectors_that_all_blocks_read_alike_are_as_long_as_a_row(
+    body: str, annotated: bool
+) -> None:
+    text = kernel(f"{ROW}\n{body}", "x, w, y", "x, n, y")
+    found = "w: StaticRow" if annotated else "w,"
+    assert f"def k(x: StaticRow, {found}" in apply("static-shapes", text, LAST)
+
+
+@pytest.mark.parametrize(
     ("head", "changed"),
     [
         ("", f"from typing import Annotated\n\nimport cuda.tile as ct\n\n{ALIAS}"),
