@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.index_runs import NotRegular
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.sizes import Size
@@ -20,7 +21,6 @@ from agent.analysis.cutile.blocks import BID, NUM_BLOCKS, grid_of
 from agent.analysis.cutile.compiled_in import NotTold, branches_around, is_compiled
 from agent.analysis.cutile.dialect import CT, grid_axis
 from agent.analysis.cutile.extents import Sizes
-from agent.analysis.cutile.index_ranges import NotRegular
 from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.tile_shapes import edges_of
 from agent.syntax import Source, argument, keyword, positional

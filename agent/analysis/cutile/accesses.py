@@ -15,19 +15,13 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.index_runs import IndexRange, NotRegular
 from agent.analysis.common.masks import conditions, upper_bound
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.sizes import ONE, ZERO, Size, is_multiple
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.extents import Sizes
-from agent.analysis.cutile.index_ranges import (
-    IndexRange,
-    NotRegular,
-    holds_at,
-    run_of,
-    same_constant,
-    steps,
-)
+from agent.analysis.cutile.index_ranges import holds_at, run_of, same_constant, steps
 from agent.syntax import Source, argument, keyword, positional
 
 Shape: TypeAlias = Sequence[cst.BaseExpression | None]

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import of_each
+from agent.analysis.common.edge_tests import EdgeMask, asked_in, edge_tests, loop_of
+from agent.analysis.common.index_runs import IndexRange, NotRegular
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.cutile.edge_tests import CHOOSE, edge_tests, is_of_a_step, loop_of
+from agent.analysis.cutile.edge_tests import CHOOSE, READING
 from agent.analysis.cutile.element_types import ElementTypes
-from agent.analysis.cutile.index_ranges import IndexRange, NotRegular, same_constant
+from agent.analysis.cutile.index_ranges import same_constant
 from agent.analysis.cutile.products import filled
 from agent.analysis.cutile.tile_shapes import Edges, edges_of
 from agent.syntax import Source, descendants, positional
 
 LOOKED_FOR = "looks for float32 tiles of a loop that are masked by their number, as at a diagonal"
 """What a refusal begins with."""
-
-
-@dataclass(frozen=True)
-class EdgeMask:
-    """A statement `x = ct.where(mask, kept, number)` in a loop."""
-
-    line: cst.SimpleStatementLine
-    call: cst.Call
-    target: str
-    kept: cst.BaseExpression
-    tests: tuple[str, ...]
-    """Code of conditions of which one holds where the mask removes something."""
 
 
 def edge_masks(source: Source, kernel: Kernel) -> list[EdgeMask]:
@@ -60,7 +48,7 @@ def _of_mask(source: Source, kernel: Kernel, loop: cst.For, call: cst.Call) -> E
             is_alone = False
     if not is_alone:
         raise NotApplicable(f"{at} does more than to mask a tile")
-    if tested := _tested(source, loop, line):
+    if tested := asked_in(source, loop, line):
         raise NotApplicable(f"{at} is masked under a condition already, that of line {tested}")
     mask, kept, fill = positional(call)
     if filled(source, fill) is None or not ElementTypes(source, kernel.function).is_float32(kept):
@@ -69,22 +57,15 @@ def _of_mask(source: Source, kernel: Kernel, loop: cst.For, call: cst.Call) -> E
     if edges is None:
         raise NotApplicable(f"{at} masks a tile whose shape does not follow from the text")
     try:
-        tests = edge_tests(source, loop, line, mask)
+        tests = edge_tests(source, loop, line, mask, READING)
         for run in (run for test in tests for run in test.runs):
             _check_covered(source, run, edges)
     except NotRegular as reason:
         raise NotApplicable(f"the mask of {at}: {reason}") from None
-    return EdgeMask(line, call, target, kept, tuple(test.text for test in tests))
-
-
-def _tested(source: Source, loop: cst.For, line: cst.SimpleStatementLine) -> int:
-    """The line of an `if` inside the loop that tells steps apart; 0 where there is none."""
-    for around in source.ancestors(line):
-        if around is loop:
-            break
-        if isinstance(around, cst.If) and is_of_a_step(loop, around.test):
-            return source.line(around)
-    return 0
+    condition, _, otherwise = call.args[:3]
+    named = cst.Arg(cst.Name(target), comma=call.args[1].comma)
+    again = call.with_changes(args=[condition, named, otherwise])
+    return EdgeMask(line, mask, target, kept, again, tuple(test.text for test in tests))
 
 
 def _check_covered(source: Source, run: IndexRange, edges: Edges) -> None:

@@ -6,11 +6,11 @@ Such a run of elements is a tile of the array, so that `ct.load` can fetch it wh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
 import libcst as cst
 
+from agent.analysis.common.index_runs import IndexRange, NotRegular, Run
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.resized import resized
 from agent.analysis.cutile.names import CT
@@ -24,32 +24,6 @@ ARITHMETIC = (
         for name in ("add", "cdiv", "floordiv", "maximum", "minimum", "mod", "mul", "sub")
     ),
 )
-
-
-class NotRegular(Exception):
-    """An index that is no run of elements; the message says why."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Laid:
-    """How a tile of indices with one dimension that is longer than one lies."""
-
-    length: cst.BaseExpression | None = None
-    """A compile-time constant; None for a single index, which is no tile."""
-    place: int = 0
-    """The dimension of the tile of indices that counts, from the right: 0 in `offsets[None, :]`."""
-    rank: int = 1
-
-
-Run = TypeVar("Run", bound=Laid)
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexRange(Laid):
-    """The indices `sum(starts) + 0, 1, ... length - 1` along one axis of an array."""
-
-    starts: tuple[cst.BaseExpression, ...]
-    """What they begin at; each is a scalar."""
 
 
 def run_of(source: Source, expression: cst.BaseExpression) -> IndexRange:

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 import libcst as cst
 
+from agent.analysis.common.index_runs import NotRegular
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.analysis.cutile.index_ranges import NotRegular, is_scalar, run_of, same_constant
+from agent.analysis.cutile.index_ranges import is_scalar, run_of, same_constant
 from agent.syntax import Source, argument, keyword, positional
 
 Edges: TypeAlias = tuple[cst.BaseExpression, ...]

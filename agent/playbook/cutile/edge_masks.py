@@ -17,23 +17,17 @@ Source: TileGym's attentions ask so. Measured on an NVIDIA H200 with cuda-tile 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, ClassVar
-
-import libcst as cst
+from typing import ClassVar
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Params, Subject
-from agent.analysis.cutile.edge_masks import EdgeMask, edge_masks
-from agent.analysis.cutile.edge_tests import EITHER
+from agent.analysis.cutile.edge_masks import edge_masks
 from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import F16, F32, TileTrial
-from agent.rewriting.common.dead_names import COUNTING
-from agent.syntax import Edits, Source, descendants, positional
-
-Edit = Callable[[Any], Any]
+from agent.rewriting.common.edge_masks import under_conditions
+from agent.syntax import Edits
 
 
 class EdgeMasks(OfEachKernel):
@@ -98,87 +92,4 @@ def largest(a, b):
     def edits(self, subject: Subject, kernel: Kernel, _: Params) -> Edits:
         """Put each mask that does nothing in some of the steps under a condition."""
         source = subject.source
-        edits: dict[Any, Edit] = {}
-        for mask in edge_masks(source, kernel):
-            moved = [line for line in _for_the_mask(source, mask) if line not in edits]
-            edits |= dict.fromkeys(moved, _removed)
-            edits[mask.line] = _under_condition(source, mask, moved)
-        return edits
-
-
-def _removed(_: Any) -> cst.RemovalSentinel:
-    return cst.RemoveFromParent()
-
-
-def _under_condition(source: Source, mask: EdgeMask, moved: list[cst.SimpleStatementLine]) -> Edit:
-    """The edit that writes `if`, below it what only the mask reads, and the mask."""
-    test = EITHER.join(mask.tests)
-    is_itself = isinstance(mask.kept, cst.Name) and mask.kept.value == mask.target
-    before = [] if is_itself else [f"{mask.target} = {source.code(mask.kept)}"]
-    inner = [line.with_changes(leading_lines=_comments(line)) for line in moved]
-
-    def edit(line: cst.SimpleStatementLine) -> Any:
-        masked = line
-        if not is_itself:
-            assign = cst.ensure_type(line.body[0], cst.Assign)
-            call = cst.ensure_type(assign.value, cst.Call)
-            condition, kept, fill = call.args[:3]
-            again = kept.with_changes(value=cst.Name(mask.target))
-            whole = call.with_changes(args=[condition, again, fill])
-            masked = line.with_changes(body=[assign.with_changes(value=whole)])
-        block = cst.IndentedBlock([*inner, masked.with_changes(leading_lines=_comments(line))])
-        asked = cst.If(cst.parse_expression(test), block)
-        first, *rest = [*map(cst.parse_statement, before), asked]
-        spaces = [each for each in line.leading_lines if each.comment is None]
-        return cst.FlattenSentinel([first.with_changes(leading_lines=spaces), *rest])
-
-    return edit
-
-
-def _comments(line: cst.SimpleStatementLine) -> list[cst.EmptyLine]:
-    return [each for each in line.leading_lines if each.comment is not None]
-
-
-def _for_the_mask(source: Source, mask: EdgeMask) -> list[cst.SimpleStatementLine]:
-    """The statements before a mask, in the same block, that give element numbers or comparisons
-    which nothing but the mask reads, in their order."""
-    block = next(a for a in source.ancestors(mask.line) if isinstance(a, cst.IndentedBlock))
-    above = [
-        line
-        for line in block.body[: block.body.index(mask.line)]
-        if isinstance(line, cst.SimpleStatementLine) and _counted(source, line)
-    ]
-    gone: list[cst.CSTNode] = [positional(mask.call)[0]]
-    found: list[cst.SimpleStatementLine] = []
-    for line in reversed(above):
-        value = cst.ensure_type(line.body[0], cst.Assign).value
-        is_free = not _is_read(source, line, _counted(source, line), [*gone, *found])
-        if is_free and holds_at(source, value, mask.line):
-            found.insert(0, line)
-    return found
-
-
-def _counted(source: Source, line: cst.SimpleStatementLine) -> str:
-    """The name that a line gives a value that is only computed; else nothing."""
-    match line.body:
-        case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value)]:
-            called = [source.name(call.func) or "" for call in descendants(value, cst.Call)]
-            if all(name.rpartition(".")[2] in COUNTING for name in called):
-                return name
-    return ""
-
-
-def _is_read(
-    source: Source, line: cst.SimpleStatementLine, name: str, gone: Collection[cst.CSTNode]
-) -> bool:
-    """Whether the function reads a name besides what becomes a part of the condition's block."""
-    function = source.enclosing(line)
-    assert function is not None
-    for read in descendants(function.node, cst.Name):
-        if read.value == name and not any(a in gone for a in source.ancestors(read)):
-            if read in gone:  # the mask itself is a name
-                continue
-            is_target = any(isinstance(a, cst.AssignTarget) for a in source.ancestors(read))
-            if not is_target or line not in source.ancestors(read):
-                return True
-    return False
+        return under_conditions(source, edge_masks(source, kernel), holds_at)

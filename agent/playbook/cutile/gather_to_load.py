@@ -22,12 +22,12 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.index_runs import NotRegular
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.accesses import GATHER, SCATTER, Access, Bounds, access_of, same_shape
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.analysis.cutile.index_ranges import NotRegular
 from agent.analysis.cutile.uses import ATOMIC
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial

@@ -25,10 +25,10 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.index_runs import NotRegular
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
-from agent.analysis.cutile.index_ranges import NotRegular
 from agent.analysis.cutile.lookups import Lookups, PageAccess
 from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.summands import GATHER, Lookup

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from agent.analysis.common.index_runs import NotRegular
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.cutile.index_ranges import NotRegular
 from agent.syntax import Source, keyword
 
 INFINITIES = ("math.inf", "numpy.inf", "torch.inf")

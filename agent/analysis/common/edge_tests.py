@@ -1,0 +1,163 @@
+"""When the mask of a tile in a loop removes something of it, as a comparison of two numbers.
+
+`columns <= rows` holds for a whole tile as long as the last of its columns is no greater than the
+first of its rows: left of the diagonal of a causal attention, and of all tiles but the last of a
+row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.analysis.common.index_runs import IndexRange, NotRegular
+from agent.analysis.common.masks import conditions
+from agent.analysis.common.reaching_definitions import binds
+from agent.syntax import Source, descendants
+
+EITHER = " or "
+"""Joins the tests of a mask with several conditions."""
+ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer)
+
+
+@dataclass(frozen=True)
+class EdgeTest:
+    """A condition of a mask."""
+
+    runs: tuple[IndexRange, IndexRange]
+    """The side that is to be smaller, and the other."""
+    text: str
+    """Code that is true where the condition may not hold for the whole of a tile."""
+
+
+@dataclass(frozen=True)
+class EdgeMask:
+    """A statement in a loop that masks a tile, and does nothing to it in some of the steps."""
+
+    line: cst.SimpleStatementLine
+    mask: cst.BaseExpression
+    """The condition that it masks by."""
+    target: str
+    """The name that the masked tile gets."""
+    kept: cst.BaseExpression
+    """What the tile is where the mask removes nothing."""
+    again: cst.BaseExpression
+    """The same as the statement's value, of a tile that has the name already."""
+    tests: tuple[str, ...]
+    """Code of conditions of which one holds where the mask removes something."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a language's element numbers are read."""
+
+    run_of: Callable[[Source, cst.BaseExpression], IndexRange]
+    """The run that an expression is. Raises `NotRegular` where it is none."""
+    holds_at: Callable[[Source, cst.BaseExpression, cst.CSTNode], bool]
+    """Whether an expression has the same value at another place."""
+
+
+def edge_tests(
+    source: Source,
+    loop: cst.For,
+    line: cst.CSTNode,
+    mask: cst.BaseExpression,
+    reading: Reading,
+) -> list[EdgeTest]:
+    """Those of a mask, of which one is true where it removes something.
+
+    Args:
+        source: the file.
+        loop: the one around the mask.
+        line: the statement that masks.
+        mask: the condition that it masks by.
+        reading: of the kernel's language.
+
+    Raises:
+        NotRegular: that does not follow from the text.
+    """
+    found = [_test(source, loop, line, each, reading) for each in conditions(source, mask)]
+    if not found:
+        raise NotRegular("it has no condition")
+    return found
+
+
+def loop_of(source: Source, call: cst.Call) -> cst.For | None:
+    """The loop around a mask; none that is in a `while`, a lambda or a function inside."""
+    kinds = (cst.For, cst.While, cst.Lambda, cst.BaseComp, cst.FunctionDef)
+    found = next((a for a in source.ancestors(call) if isinstance(a, kinds)), None)
+    return found if isinstance(found, cst.For) else None
+
+
+def asked_in(source: Source, loop: cst.For, line: cst.CSTNode) -> int:
+    """The line of an `if` inside the loop that tells steps apart; 0 where there is none."""
+    for around in source.ancestors(line):
+        if around is loop:
+            break
+        if isinstance(around, cst.If) and is_of_a_step(loop, around.test):
+            return source.line(around)
+    return 0
+
+
+def is_of_a_step(loop: cst.For, expression: cst.BaseExpression) -> bool:
+    """Whether something depends on what the loop assigns, as far as its names tell."""
+    return any(binds(loop, name.value) for name in descendants(expression, cst.Name))
+
+
+def _test(
+    source: Source,
+    loop: cst.For,
+    line: cst.CSTNode,
+    condition: cst.BaseExpression,
+    reading: Reading,
+) -> EdgeTest:
+    small, large, is_equal = _sides(source, condition)
+    low, high = reading.run_of(source, small), reading.run_of(source, large)
+    if low.length is not None and high.length is not None and low.place == high.place:
+        raise NotRegular("it compares two runs along one axis")
+    if not any(is_of_a_step(loop, part) for part in (*low.starts, *high.starts)):
+        raise NotRegular("it is the same in each step of the loop")
+    most = [*low.starts, *([low.length] if low.length is not None else [])]
+    for part in (*most, *high.starts):
+        if not reading.holds_at(source, part, line):
+            raise NotRegular(f"`{source.code(part)}` is another number by then")
+    # the last of the smaller side, or one more where it is a tile, against the least of the other
+    last, least = _sum(source, most), _sum(source, high.starts)
+    if low.length is None:
+        text = f"{last} > {least}" if is_equal else f"{last} >= {least}"
+    else:
+        text = f"{last} > {least} + 1" if is_equal else f"{last} > {least}"
+    return EdgeTest((low, high), text)
+
+
+def _sides(
+    source: Source, condition: cst.BaseExpression
+) -> tuple[cst.BaseExpression, cst.BaseExpression, bool]:
+    """What is to be smaller, what larger, and whether they may be equal."""
+    match condition:
+        case cst.Comparison(
+            left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]
+        ):
+            is_equal = isinstance(operator, cst.LessThanEqual | cst.GreaterThanEqual)
+            if isinstance(operator, cst.LessThan | cst.LessThanEqual):
+                return left, right, is_equal
+            if isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual):
+                return right, left, is_equal
+    raise NotRegular(f"it asks `{source.code(condition)}`")
+
+
+def _sum(source: Source, terms: Sequence[cst.BaseExpression]) -> str:
+    """The code of a sum; nothing gives 0."""
+    texts = [
+        code if isinstance(term, ATOMS) or term.lpar or _is_product(term) else f"({code})"
+        for term in terms
+        for code in [source.code(term)]
+    ]
+    return " + ".join(texts) or "0"
+
+
+def _is_product(node: cst.BaseExpression) -> bool:
+    kinds = (cst.Multiply, cst.Add)
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, kinds)
