@@ -138,6 +138,9 @@ FITTING = {
         (MASKED, "ct.where(mask, tile, -2.0)"),
         (COLUMNS, COLUMNS + "\n        mask = columns <= rows"),
     ),
+    "one of them alike in all steps": (
+        (MASKED, MASKED.replace("columns <= rows", "(columns <= rows) & (rows < 40)")),
+    ),
     "two conditions": ((MASKED, MASKED.replace("columns <= rows", TWO)),),
     "two masks": (
         (MASKED, MASKED + "\n        tile = ct.where(columns < z.shape[1] - 4, tile, 5.0)"),

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.analysis.common.index_runs import IndexRange, NotRegular
+from agent.analysis.common.index_runs import IndexRange, NotRegular, indexed
 from agent.analysis.common.masks import conditions
-from agent.analysis.common.reaching_definitions import binds
+from agent.analysis.common.reaching_definitions import binds, value_of
 from agent.syntax import Source, descendants
 
 EITHER = " or "
@@ -30,6 +30,8 @@ class EdgeTest:
     """The side that is to be smaller, and the other."""
     text: str
     """Code that is true where the condition may not hold for the whole of a tile."""
+    of_a_step: bool
+    """Whether that may change from one step of the loop to the next."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class EdgeMask:
 
 
 @dataclass(frozen=True)
-class Reading:
+class NumberReading:
     """How a language's element numbers are read."""
 
     run_of: Callable[[Source, cst.BaseExpression], IndexRange]
@@ -64,7 +66,7 @@ def edge_tests(
     loop: cst.For,
     line: cst.CSTNode,
     mask: cst.BaseExpression,
-    reading: Reading,
+    reading: NumberReading,
 ) -> list[EdgeTest]:
     """Those of a mask, of which one is true where it removes something.
 
@@ -81,7 +83,26 @@ def edge_tests(
     found = [_test(source, loop, line, each, reading) for each in conditions(source, mask)]
     if not found:
         raise NotRegular("it has no condition")
+    if not any(test.of_a_step for test in found):
+        raise NotRegular("it is the same in each step of the loop")
     return found
+
+
+def asks_for(
+    source: Source, line: cst.If, mask: cst.BaseExpression, reading: NumberReading
+) -> bool:
+    """Whether an `if` asks just when a mask in its block removes something.
+
+    That is what follows from the mask's own text, so that it holds for tiles of any size.
+    """
+    loop = next((a for a in source.ancestors(line) if isinstance(a, cst.For)), None)
+    if line.orelse is not None or loop is None:
+        return False
+    try:
+        tests = edge_tests(source, loop, line.body.body[-1], mask, reading)
+    except NotRegular:
+        return False
+    return source.code(line.test) == EITHER.join(test.text for test in tests)
 
 
 def loop_of(source: Source, call: cst.Call) -> cst.For | None:
@@ -111,14 +132,17 @@ def _test(
     loop: cst.For,
     line: cst.CSTNode,
     condition: cst.BaseExpression,
-    reading: Reading,
+    reading: NumberReading,
 ) -> EdgeTest:
-    small, large, is_equal = _sides(source, condition)
-    low, high = reading.run_of(source, small), reading.run_of(source, large)
+    compared = condition
+    if isinstance(condition, cst.Subscript):  # `(columns < n)[None, :]`
+        compared = value_of(source, condition.value)
+    small, large, is_equal = _sides(source, compared)
+    low, high = (reading.run_of(source, side) for side in (small, large))
+    if isinstance(condition, cst.Subscript):
+        low, high = (r if r.length is None else indexed(source, condition, r) for r in (low, high))
     if low.length is not None and high.length is not None and low.place == high.place:
         raise NotRegular("it compares two runs along one axis")
-    if not any(is_of_a_step(loop, part) for part in (*low.starts, *high.starts)):
-        raise NotRegular("it is the same in each step of the loop")
     most = [*low.starts, *([low.length] if low.length is not None else [])]
     for part in (*most, *high.starts):
         if not reading.holds_at(source, part, line):
@@ -129,7 +153,8 @@ def _test(
         text = f"{last} > {least}" if is_equal else f"{last} >= {least}"
     else:
         text = f"{last} > {least} + 1" if is_equal else f"{last} > {least}"
-    return EdgeTest((low, high), text)
+    of_a_step = any(is_of_a_step(loop, part) for part in (*low.starts, *high.starts))
+    return EdgeTest((low, high), text, of_a_step)
 
 
 def _sides(

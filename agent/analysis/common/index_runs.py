@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import libcst as cst
+
+from agent.syntax import Source
 
 
 class NotRegular(Exception):
@@ -32,3 +34,13 @@ class IndexRange(Laid):
 
     starts: tuple[cst.BaseExpression, ...]
     """What they begin at; each is a scalar."""
+
+
+def indexed(source: Source, subscript: cst.Subscript, run: Run) -> Run:
+    """`offsets[:, None]` and `offsets[None, :]`."""
+    kinds = [element.slice for element in subscript.slice]
+    news = [isinstance(k, cst.Index) and source.code(k.value) == "None" for k in kinds]
+    wholes = [isinstance(k, cst.Slice) and not (k.lower or k.upper or k.step) for k in kinds]
+    if run.rank != 1 or sum(wholes) != 1 or not all(map(bool.__or__, news, wholes)):
+        raise NotRegular(f"`{source.code(subscript)}` does not count one by one")
+    return replace(run, rank=len(kinds), place=len(kinds) - 1 - wholes.index(True))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from agent.analysis.common.index_runs import IndexRange, NotRegular, Run
+from agent.analysis.common.index_runs import IndexRange, NotRegular, Run, indexed
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.resized import resized
 from agent.analysis.cutile.names import CT
@@ -163,16 +163,6 @@ def _called(source: Source, call: cst.Call) -> IndexRange:
 
 def _has_one_dimension(shape: cst.BaseExpression | None) -> bool:
     return isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 1
-
-
-def indexed(source: Source, subscript: cst.Subscript, run: Run) -> Run:
-    """`offsets[:, None]` and `offsets[None, :]`."""
-    kinds = [element.slice for element in subscript.slice]
-    news = [isinstance(k, cst.Index) and source.code(k.value) == "None" for k in kinds]
-    wholes = [isinstance(k, cst.Slice) and not (k.lower or k.upper or k.step) for k in kinds]
-    if run.rank != 1 or sum(wholes) != 1 or not all(map(bool.__or__, news, wholes)):
-        raise NotRegular(f"`{source.code(subscript)}` does not count one by one")
-    return replace(run, rank=len(kinds), place=len(kinds) - 1 - wholes.index(True))
 
 
 def expanded(run: Run, axis: int) -> Run:

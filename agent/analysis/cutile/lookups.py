@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.index_runs import Laid, NotRegular
+from agent.analysis.common.index_runs import Laid, NotRegular, indexed
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.cutile.accesses import Bounds, axis_of
 from agent.analysis.cutile.dialect import CT
 from agent.analysis.cutile.index_ranges import (
     expanded,
     holds_at,
-    indexed,
     is_scalar,
     reshaped,
     run_of,

@@ -13,6 +13,7 @@ import libcst as cst
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, Launch
 from agent.analysis.triton.block_products import product_of_block
 from agent.analysis.triton.broadcasts import needs_one
+from agent.analysis.triton.edge_forms import is_edge_test
 from agent.analysis.triton.reduced_axes import reduces_elsewhere
 from agent.analysis.triton.tables import computed_by
 from agent.syntax import Function, Source, argument, assigned, keyword, positional
@@ -95,6 +96,10 @@ class Triton(Dialect):
         "store": f"{TL}store_tensor_descriptor",
         "scatter": SCATTER,
     }
+
+    def masks_edges(self, source: Source, line: cst.If) -> bool:
+        """By a comparison that follows from the mask."""
+        return is_edge_test(self, source, line)
 
     def called(self, source: Source, call: cst.Call) -> str | None:
         """The dotted name of what a call calls; of atomics and gathers that are methods too.

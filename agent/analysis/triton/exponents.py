@@ -171,7 +171,8 @@ class Exponents:
 
     def _definitions(self, name: cst.Name) -> Iterator[cst.CSTNode]:
         """The statements that a name's value may come from at its place: the one before it in its
-        block, if that certainly runs; else all that assign the name."""
+        block, if that certainly runs, and those of an `if` in between; else all that assign the
+        name."""
         child: cst.CSTNode = name
         for parent in self.source.ancestors(name):
             if isinstance(parent, cst.IndentedBlock):
@@ -181,7 +182,11 @@ class Exponents:
                     if here and isinstance(statement, cst.SimpleStatementLine):
                         yield here[-1]
                         return
-                    if binds(statement, name.value):
+                    if isinstance(statement, cst.If) and len(here) == _bindings(
+                        statement, name.value
+                    ):
+                        yield from here
+                    elif binds(statement, name.value):
                         break
                 else:
                     child = parent
@@ -196,7 +201,7 @@ class Exponents:
             what = f"`{name.value}` of {self.kernel.name} is handed over as it is"
             raise NotApplicable(f"{LOOKED_FOR}, and {what}")
         plain = list(_assigning(body, name.value))
-        if len(plain) != sum(_binds(t, name.value) for t, _ in assigned(body)):
+        if len(plain) != _bindings(body, name.value):
             raise self._refusal(name)
         yield from plain
 
@@ -324,6 +329,11 @@ def _assigning(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
     for augmented in descendants(node, cst.AugAssign):
         if _binds(augmented.target, name):
             yield augmented
+
+
+def _bindings(node: cst.CSTNode, name: str) -> int:
+    """How many assignments to a name there are at or below a node, of whatever kind."""
+    return sum(_binds(target, name) for target, _ in assigned(node))
 
 
 def _binds(target: cst.CSTNode, name: str) -> bool:

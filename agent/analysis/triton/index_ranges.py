@@ -6,117 +6,32 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.analysis.common.derived_names import all_values, is_no_variable
+from agent.analysis.common.derived_names import all_values
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import (
-    Definition,
     binds,
     definition,
-    is_unchanged,
     value_of,
 )
-from agent.analysis.common.resized import resized
+from agent.analysis.triton import spans
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.program_ids import NUM_PROGRAMS, PROGRAM_ID
-from agent.analysis.triton.reduced_axes import expanded_axis
-from agent.syntax import Source, argument, descendants, positional
+from agent.analysis.triton.spans import SAME
+from agent.syntax import Source, argument, positional
 
 TL = "triton.language."
-ARANGE = f"{TL}arange"
 SWIZZLE = f"{TL}swizzle2d"
-SAME = (f"{TL}cast", f"{TL}max_contiguous", f"{TL}multiple_of")
-"""What returns its first argument, of another type perhaps."""
 RANGES = ("builtins.range", f"{TL}range")
-LOAD = f"{TL}load"
-POINTERS = (f"{TL}make_block_ptr", f"{TL}advance", f"{TL}make_tensor_descriptor")
-"""What makes the address of a tile."""
 
 
-@dataclass(frozen=True)
-class Span:
-    """The numbers `sum(starts) + 0, 1, ... extent - 1`."""
-
-    starts: tuple[cst.BaseExpression, ...]
-    """Scalars."""
-    extent: str
-    """A compile-time constant, as the kernel writes it."""
-    axis: int | None = None
-    """The dimension it runs along in a tile of two: 0 of `offsets[:, None]`, 1 of `[None, :]`."""
-
-
-def span_of(source: Source, expression: cst.BaseExpression) -> Span | None:
-    """The run that an expression is; None when it is none, or not for certain."""
-    behind = value_of(source, expression)
-    match behind:
-        case cst.BinaryOperation(operator=cst.Add()):
-            left, right = span_of(source, behind.left), span_of(source, behind.right)
-            if left is not None and right is None and is_scalar(source, behind.right):
-                return Span((*left.starts, behind.right), left.extent, left.axis)
-            if right is not None and left is None and is_scalar(source, behind.left):
-                return Span((behind.left, *right.starts), right.extent, right.axis)
-        case cst.Call():
-            return _span_of_call(source, behind)
-        case cst.Subscript() if (axis := expanded_axis(behind)) is not None:
-            inner = span_of(source, behind.value)
-            if inner is not None and inner.axis is None:
-                return Span(inner.starts, inner.extent, axis)
-    return None
-
-
-def _span_of_call(source: Source, call: cst.Call) -> Span | None:
-    called = source.name(call.func)
-    if called == ARANGE:
-        start, end = argument(call, 0, "start"), argument(call, 1, "end")
-        if start is not None and end is not None and source.code(start) == "0":
-            return Span((), source.code(end))
-    if called in SAME and call.args:
-        return span_of(source, call.args[0].value)
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "to" and called is None:
-        return span_of(source, call.func.value)
-    return None
+def span_of(source: Source, expression: cst.BaseExpression) -> spans.Span | None:
+    """See `agent.analysis.triton.spans`."""
+    return spans.span_of(TRITON, source, expression)
 
 
 def is_scalar(source: Source, expression: cst.BaseExpression) -> bool:
-    """Whether an expression is certainly no tile: nothing in it counts or loads elements.
-
-    Of a name that has one value or another, all values that the function gives it are looked at.
-    """
-    return _is_scalar(source, expression, frozenset())
-
-
-def _is_scalar(source: Source, expression: cst.CSTNode, seen: frozenset[str]) -> bool:
-    """The same; of the names that were seen the other values tell it."""
-    tiles = {*TRITON.iotas, *TRITON.loads, *TRITON.accumulators, *POINTERS} - {LOAD}
-    for call in descendants(expression, cst.Call):
-        if TRITON.called(source, call) in tiles or source.function_of(call.func) is not None:
-            return False
-    for name in descendants(expression, cst.Name):
-        if name.value in seen or is_no_variable(source, name) or source.name(name) == TL[:-1]:
-            continue
-        found = definition(source, name.value, name)
-        values = _values(found) if found is not None else list(all_values(source, name))
-        if found is None and not values and not _belongs_to_module(source, name):
-            return False
-        if not all(_is_scalar(source, value, seen | {name.value}) for value in values):
-            return False
-    return True
-
-
-def _values(found: Definition) -> list[cst.BaseExpression]:
-    """What a definition assigns, unless it is a loop's counter or a parameter."""
-    return [] if found.value is None or _is_counter(found) else [found.value]
-
-
-def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode) -> bool:
-    """Whether an expression written at another place of the kernel has the same value there."""
-    return all(
-        is_no_variable(source, name)
-        or (
-            name.value not in resized(source)
-            and (is_unchanged(source, name.value, name, place) or _belongs_to_module(source, name))
-        )
-        for name in descendants(expression, cst.Name)
-    )
+    """See `agent.analysis.triton.spans`."""
+    return spans.is_scalar(TRITON, source, expression)
 
 
 def may_be_negative(
@@ -213,18 +128,6 @@ def _is_foreign(source: Source, call: cst.Call, called: str | None) -> bool:
     """Whether a function is called that neither this file nor the language has."""
     own = called is not None and called.startswith((TL, "builtins."))
     return not own and source.function_of(call.func) is None
-
-
-def _is_counter(found: Definition) -> bool:
-    return isinstance(found.node, cst.For | cst.Param)
-
-
-def _belongs_to_module(source: Source, name: cst.Name) -> bool:
-    """Whether a name is an attribute, a keyword, a built-in function or of the module's level."""
-    if is_no_variable(source, name):
-        return True
-    assignments = source.assignments(name)
-    return all(isinstance(a.scope.globals, type(a.scope)) for a in assignments)
 
 
 # --- how far a start can get --------------------------------------------------------------------

@@ -22,15 +22,9 @@ from agent.analysis.common.reaching_definitions import (
 )
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.index_ranges import (
-    Span,
-    holds_at,
-    is_scalar,
-    is_wide,
-    may_be_negative,
-    span_of,
-)
+from agent.analysis.triton.index_ranges import is_scalar, is_wide, may_be_negative, span_of
 from agent.analysis.triton.reduced_axes import expanded_axis
+from agent.analysis.triton.spans import Span, holds_at
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"

@@ -31,7 +31,7 @@ from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
-from agent.analysis.triton.index_ranges import holds_at
+from agent.analysis.triton.spans import holds_at
 from agent.analysis.triton.tuners import check_untuned
 from agent.launches import values_of
 from agent.playbook.base import REORDERED, Optimization

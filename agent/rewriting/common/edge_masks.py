@@ -7,6 +7,7 @@ from typing import Any
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import is_no_variable
 from agent.analysis.common.edge_tests import EITHER, EdgeMask
 from agent.rewriting.common.dead_names import COUNTING
 from agent.syntax import Edits, Source, descendants
@@ -99,7 +100,7 @@ def _is_read(
     assert function is not None
     for read in descendants(function.node, cst.Name):
         if read.value == name and not any(a in gone for a in source.ancestors(read)):
-            if read in gone:  # the mask itself is a name
+            if read in gone or is_no_variable(source, read):  # the mask itself, or `mask=`
                 continue
             is_target = any(isinstance(a, cst.AssignTarget) for a in source.ancestors(read))
             if not is_target or line not in source.ancestors(read):

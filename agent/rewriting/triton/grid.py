@@ -13,7 +13,7 @@ from agent.analysis.common.reaching_definitions import definition, traced
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ROUNDING
 from agent.analysis.triton.host import HostView, LaunchGrid
-from agent.analysis.triton.index_ranges import holds_at
+from agent.analysis.triton.spans import holds_at
 from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source, descendants, edited, is_commented
 

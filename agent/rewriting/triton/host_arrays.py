@@ -12,8 +12,9 @@ from agent.analysis.common.reaching_definitions import binds, definition, value_
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.heuristics import ON_HOST
 from agent.analysis.triton.host import language
-from agent.analysis.triton.index_ranges import RANGES, belongs_to, holds_at, is_wide
+from agent.analysis.triton.index_ranges import RANGES, belongs_to, is_wide
 from agent.analysis.triton.program_ids import PROGRAM_ID
+from agent.analysis.triton.spans import holds_at
 from agent.analysis.triton.tiles import TileAccess
 from agent.rewriting.common.formatting import STEP, WIDTH
 from agent.rewriting.triton.described import in_memory

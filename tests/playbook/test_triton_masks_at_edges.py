@@ -1,0 +1,163 @@
+"""masks-at-edges: what it writes, that results are the same, and which masks stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import playbook
+from agent.analysis.common.subject import NotApplicable
+from agent.proposers.playbook import edited as laid_out
+from tests.support.causal_kernel import PREFIX
+from tests.support.rewriting import subject
+from tests.support.tiers import others_full
+
+ENTRY = playbook.get("masks-at-edges")
+SHAPES = [[[n, 16], [n, 16]] for n in (2, 40, 77)]
+MASKED = "scores = tl.where(cols[None, :] <= rows[:, None], scores, 0.0)"
+LOOP = "for start in range(0, (pid_m + 1) * BLOCK_M, BLOCK_N):"
+ASKED = "if start + BLOCK_N > pid_m * BLOCK_M + 1:"
+DOT = "scores = tl.dot(q, tl.trans(k))"
+
+
+def changed(*changes: tuple[str, str]) -> str:
+    text = PREFIX
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def edged(text: str) -> str:
+    return laid_out(ENTRY, subject(text, sm=90), {})
+
+
+def test_a_causal_product() -> None:
+    below = f"{ASKED}\n            {MASKED}"
+    assert edged(PREFIX) == PREFIX.replace(MASKED, below)
+    with pytest.raises(NotApplicable, match="under a condition already, that of line 21"):
+        edged(edged(PREFIX))
+
+
+FITTING = {
+    "as it is": ((), ASKED),
+    "less": (((MASKED, MASKED.replace("<=", "<")),), "if start + BLOCK_N > pid_m * BLOCK_M:"),
+    "the other way round": (
+        ((MASKED, "scores = tl.where(rows[:, None] >= start + cols0[None, :], scores, 0.0)"),
+         ("    acc =", "    cols0 = tl.arange(0, BLOCK_N)\n    acc =")),
+        ASKED,
+    ),
+    "of what is computed": (
+        ((MASKED, MASKED.replace("scores, 0.0", "scores * 0.5 + 1.0, -2.0")),),
+        "scores = scores * 0.5 + 1.0\n        if start",
+    ),
+    "added": (
+        ((MASKED, "scores += tl.where(cols[None, :] <= rows[:, None], 0, -1.0e6)"),),
+        ASKED,
+    ),
+    "added to a multiple": (
+        ((MASKED, "scores = scores * 2.0 + tl.where(cols[None, :] <= rows[:, None], 0, -1.0e6)"),),
+        "scores = scores * 2.0\n        if start",
+    ),
+    "a name": (
+        ((MASKED, f"mask = rows[:, None] >= cols[None, :]\n        {MASKED}"),
+         ("cols[None, :] <= rows[:, None], scores", "mask, scores")),
+        f"{ASKED}\n            mask = ",
+    ),
+    "a name, and a keyword of that name": (
+        ((MASKED, f"mask = rows[:, None] >= cols[None, :]\n        {MASKED}"),
+         ("cols[None, :] <= rows[:, None], scores", "mask, scores"),
+         ("tl.load(k_ptrs, mask=", "tl.load(pointer=k_ptrs, mask=")),
+        f"{ASKED}\n            mask = ",
+    ),
+    "two conditions": (
+        ((MASKED, MASKED.replace(
+            "cols[None, :] <= rows[:, None]",
+            "(cols[None, :] < n) & (cols[None, :] <= rows[:, None])")),),
+        f"if start + BLOCK_N > n or {ASKED[3:]}",
+    ),
+    "one of them alike in all steps": (
+        ((MASKED, MASKED.replace(
+            "cols[None, :] <= rows[:, None]",
+            "(rows[:, None] < n - 1) & (cols[None, :] <= rows[:, None])")),),
+        f"if pid_m * BLOCK_M + BLOCK_M > (n - 1) or {ASKED[3:]}",
+    ),
+    "expanded afterwards": (
+        ((MASKED, MASKED.replace("cols[None, :] <= rows[:, None]", "(cols < n)[None, :]")),),
+        "if start + BLOCK_N > n:",
+    ),
+    "set up and added to": (
+        ((DOT, "scores = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)\n"
+               "        scores += tl.dot(q, tl.trans(k))\n        scores *= 0.5"),),
+        ASKED,
+    ),
+    "under a constant": (
+        ((MASKED, f"if BLOCK_M > 1:\n            {MASKED}"),),
+        f"if BLOCK_M > 1:\n            {ASKED}",
+    ),
+    "from the middle": (
+        ((LOOP, "for start in range(pid_m * BLOCK_M, (pid_m + 1) * BLOCK_M, BLOCK_N):"),),
+        ASKED,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", others_full(list(FITTING), 4))
+def test_results_are_the_same(name: str, tmp_path: Path) -> None:
+    """Where blocks end within the array and where they do not."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    changes, written = FITTING[name]
+    text = changed(*changes)
+    new = edged(text)
+    assert written in new
+    assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
+
+
+@pytest.mark.parametrize("sizes", [(16, 32), (16, 16), (64, 16)])
+def test_tiles_of_any_size(sizes: tuple[int, int], tmp_path: Path) -> None:
+    """A tile over the diagonal, several left of it, none of them whole."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    rows, columns = sizes
+    text = changed(("block_m = 32", f"block_m = {rows}"), ("BLOCK_N=16", f"BLOCK_N={columns}"))
+    new = edged(text)
+    assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
+
+
+REFUSED = {
+    "no mask": (((MASKED, "pass"),), "has none"),
+    "a mask of the rows": (((MASKED, MASKED.replace("cols[None, :]", "4")),), "same in each step"),
+    "either": (
+        ((MASKED, MASKED.replace("cols[None, :] <=", "(rows[:, None] < 4) | (cols[None, :] <=")
+          .replace("rows[:, None], s", "rows[:, None]), s")),),
+        "it asks",
+    ),
+    "a window": (
+        ((MASKED, "scores = tl.where(cols[None, :] > rows[:, None] - 20, scores, 0.0)"),),
+        "one by one",
+    ),
+    "equal": (((MASKED, MASKED.replace("<=", "==")),), "it asks"),
+    "of what is loaded": (((MASKED, MASKED.replace("scores, 0.0", "k, 0.0")),), "no product"),
+    "another type": (((DOT, "scores = tl.dot(q, tl.trans(k)).to(tl.float16)"),), "no product"),
+    "a tile instead": (((MASKED, MASKED.replace("0.0", "k")),), "by a number"),
+    "an operand": (((MASKED, f"{MASKED} * 2.0"),), "does more than to mask"),
+    "changed since": (
+        ((MASKED, f"{MASKED}\n        pid_m = pid_m + 0"),), "another number by then|one by one",
+    ),
+    "runs that were cast to themselves": (
+        ((MASKED, MASKED.replace("cols[None, :] <= rows[:, None]", "(cols < n)[None, :]")),
+         ("        k_ptrs =", "        cols = cols.to(tl.int64)\n        k_ptrs =")),
+        "one by one",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_what_may_need_its_mask_keeps_it(name: str) -> None:
+    changes, why = REFUSED[name]
+    with pytest.raises(NotApplicable, match=why):
+        ENTRY.apply(subject(changed(*changes), sm=90), {})
