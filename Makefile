@@ -29,15 +29,18 @@ help:
 	@echo "make generate  the pages and references that are made from the program"
 	@echo "make ci     lint, types, test-all and demo, as .ci/run does"
 
+# Without compiling all of torch first, which takes as long as fetching it: what is imported is compiled then.
+PIP    := $(BIN)/python -m pip install --quiet --no-compile
+
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[triton]'
+	$(PIP) --disable-pip-version-check --upgrade pip
+	$(PIP) $(TORCH)
+	$(PIP) --editable '.[triton]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --editable '.[triton,cutile,dev,docs]'
+	$(PIP) --editable '.[triton,cutile,dev,docs]'
 	@touch $@
 
 demo: $(VENV)/.demo
