@@ -138,6 +138,8 @@ FITTING = {
         (MASKED, "ct.where(mask, tile, -2.0)"),
         (COLUMNS, COLUMNS + "\n        mask = columns <= rows"),
     ),
+    "a window": ((MASKED, "ct.where(columns > rows - 20, tile, -2.0)"),),
+    "how far they are apart": ((MASKED, "ct.where(rows - columns < 9, tile, -2.0)"),),
     "one of them alike in all steps": (
         (MASKED, MASKED.replace("columns <= rows", "(columns <= rows) & (rows < 40)")),
     ),

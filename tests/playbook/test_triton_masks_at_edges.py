@@ -33,6 +33,21 @@ def edged(text: str) -> str:
     return laid_out(ENTRY, subject(text, sm=90), {})
 
 
+def test_a_size_may_grow_as_before() -> None:
+    """What asks for the mask alone is known from what may hide an access."""
+    blocks = playbook.get("scaled-blocks")
+    text = changed(
+        ("block_m = 32", "block_n = min(16, triton.next_power_of_2(n))\n    block_m = 32"),
+        ("BLOCK_N=16", "BLOCK_N=block_n"),
+        (MASKED, "far = rows[:, None] - cols[None, :]\n"
+                 "        scores = tl.where((far >= 0) & (far <= 24), scores, 0.0)"),
+    )  # fmt: skip
+    assert "(\n" in edged(text)
+    before, after = (blocks.variants(subject(each, sm=90)) for each in (text, edged(text)))
+    assert before == after
+    assert max(variant["factor"] for variant in after) > 1
+
+
 def test_a_causal_product() -> None:
     below = f"{ASKED}\n            {MASKED}"
     assert edged(PREFIX) == PREFIX.replace(MASKED, below)
@@ -96,6 +111,19 @@ FITTING = {
         ((MASKED, f"if BLOCK_M > 1:\n            {MASKED}"),),
         f"if BLOCK_M > 1:\n            {ASKED}",
     ),
+    "a window": (
+        ((MASKED, "scores = tl.where(cols[None, :] > rows[:, None] - 20, scores, 0.0)"),),
+        "if pid_m * BLOCK_M + BLOCK_M > start + 20:",
+    ),
+    "how far they are apart": (
+        ((MASKED, "scores = tl.where(rows[:, None] - cols[None, :] < 9, scores, 0.0)"),),
+        "if pid_m * BLOCK_M + BLOCK_M > 9 + start:",
+    ),
+    "a window and the diagonal": (
+        ((MASKED, "far = rows[:, None] - cols[None, :]\n"
+                  "        scores = tl.where((far >= 0) & (far <= 24), scores, 0.0)"),),
+        "            or pid_m * BLOCK_M + BLOCK_M > 24 + start + 1\n",
+    ),
     "from the middle": (
         ((LOOP, "for start in range(pid_m * BLOCK_M, (pid_m + 1) * BLOCK_M, BLOCK_N):"),),
         ASKED,
@@ -135,10 +163,6 @@ REFUSED = {
         ((MASKED, MASKED.replace("cols[None, :] <=", "(rows[:, None] < 4) | (cols[None, :] <=")
           .replace("rows[:, None], s", "rows[:, None]), s")),),
         "it asks",
-    ),
-    "a window": (
-        ((MASKED, "scores = tl.where(cols[None, :] > rows[:, None] - 20, scores, 0.0)"),),
-        "one by one",
     ),
     "equal": (((MASKED, MASKED.replace("<=", "==")),), "it asks"),
     "of what is loaded": (((MASKED, MASKED.replace("scores, 0.0", "k, 0.0")),), "no product"),

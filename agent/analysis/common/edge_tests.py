@@ -8,7 +8,7 @@ row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -102,7 +102,8 @@ def asks_for(
         tests = edge_tests(source, loop, line.body.body[-1], mask, reading)
     except NotRegular:
         return False
-    return source.code(line.test) == EITHER.join(test.text for test in tests)
+    asked = source.code(line.test.with_changes(lpar=[], rpar=[]))
+    return asked.split() == EITHER.join(test.text for test in tests).split()
 
 
 def loop_of(source: Source, call: cst.Call) -> cst.For | None:
@@ -138,7 +139,9 @@ def _test(
     if isinstance(condition, cst.Subscript):  # `(columns < n)[None, :]`
         compared = value_of(source, condition.value)
     small, large, is_equal = _sides(source, compared)
-    low, high = (reading.run_of(source, side) for side in (small, large))
+    added, taken = _terms(source, small, reading)
+    more, less = _terms(source, large, reading)
+    low, high = _joined([*added, *less]), _joined([*more, *taken])
     if isinstance(condition, cst.Subscript):
         low, high = (r if r.length is None else indexed(source, condition, r) for r in (low, high))
     if low.length is not None and high.length is not None and low.place == high.place:
@@ -155,6 +158,38 @@ def _test(
         text = f"{last} > {least} + 1" if is_equal else f"{last} > {least}"
     of_a_step = any(is_of_a_step(loop, part) for part in (*low.starts, *high.starts))
     return EdgeTest((low, high), text, of_a_step)
+
+
+def _terms(
+    source: Source, side: cst.BaseExpression, reading: NumberReading
+) -> tuple[list[IndexRange], list[IndexRange]]:
+    """The runs and single numbers that a side adds up, and those that it takes off.
+
+    What is a run as it stands stays one, so that its start is written as the author did.
+    """
+    try:
+        return [reading.run_of(source, side)], []
+    except NotRegular:
+        match value_of(source, side):
+            case cst.BinaryOperation(left=left, operator=operator, right=right) if isinstance(
+                operator, cst.Add | cst.Subtract
+            ):
+                added, taken = _terms(source, left, reading)
+                more, less = _terms(source, right, reading)
+                if isinstance(operator, cst.Subtract):
+                    more, less = less, more
+                return [*added, *more], [*taken, *less]
+        raise
+
+
+def _joined(runs: Sequence[IndexRange]) -> IndexRange:
+    """The sum of single numbers and of one run at most."""
+    long = [run for run in runs if run.length is not None]
+    if len(long) > 1:
+        raise NotRegular("it adds two runs")
+    given = (start for run in runs for start in run.starts)
+    starts = tuple(s for s in given if not (isinstance(s, cst.Integer) and s.evaluated_value == 0))
+    return replace(long[0], starts=starts) if long else IndexRange(starts=starts, rank=0)
 
 
 def _sides(
