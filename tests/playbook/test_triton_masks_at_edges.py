@@ -40,7 +40,9 @@ def test_a_size_may_grow_as_before() -> None:
         ("block_m = 32", "block_n = min(16, triton.next_power_of_2(n))\n    block_m = 32"),
         ("BLOCK_N=16", "BLOCK_N=block_n"),
         (MASKED, "far = rows[:, None] - cols[None, :]\n"
-                 "        scores = tl.where((far >= 0) & (far <= 24), scores, 0.0)"),
+                 "        scores = tl.where((far >= 0) & (far <= 24), scores, -1.0e6)"),
+        ("acc += tl.dot(scores, k)",
+         "acc += tl.sum(tl.exp2(scores), 1)[:, None] + tl.dot(tl.exp2(scores), k)"),
     )  # fmt: skip
     assert "(\n" in edged(text)
     before, after = (blocks.variants(subject(each, sm=90)) for each in (text, edged(text)))

@@ -88,26 +88,23 @@ def is_scalar(dialect: Dialect, source: Source, expression: cst.BaseExpression) 
 
     Of a name that has one value or another, all values that the function gives it are looked at.
     """
-    return _is_scalar(dialect, source, expression, frozenset())
-
-
-def _is_scalar(
-    dialect: Dialect, source: Source, expression: cst.CSTNode, seen: frozenset[cst.CSTNode]
-) -> bool:
-    """The same; `seen` holds the values of names that are being looked at."""
     tiles = {*dialect.iotas, *dialect.loads, *dialect.accumulators, *POINTERS} - {LOAD}
-    for call in descendants(expression, cst.Call):
-        if dialect.called(source, call) in tiles or source.function_of(call.func) is not None:
-            return False
-    for name in descendants(expression, cst.Name):
-        if is_no_variable(source, name) or source.name(name) == TL[:-1]:
-            continue
-        found = definition(source, name.value, name)
-        values = _values(found) if found is not None else list(all_values(source, name))
-        if found is None and not values and not belongs_to_module(source, name):
-            return False
-        if not all(_is_scalar(dialect, source, v, seen | {v}) for v in values if v not in seen):
-            return False
+    left, seen = [expression], {expression}
+    while left:
+        looked_at = left.pop()
+        for call in descendants(looked_at, cst.Call):
+            if dialect.called(source, call) in tiles or source.function_of(call.func) is not None:
+                return False
+        for name in descendants(looked_at, cst.Name):
+            if is_no_variable(source, name) or source.name(name) == TL[:-1]:
+                continue
+            found = definition(source, name.value, name)
+            values = _values(found) if found is not None else list(all_values(source, name))
+            if found is None and not values and not belongs_to_module(source, name):
+                return False
+            new = [value for value in values if value not in seen]
+            left += new
+            seen.update(new)
     return True
 
 
