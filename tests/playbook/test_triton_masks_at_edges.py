@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import libcst as cst
 import pytest
 
 from agent import playbook
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.proposers.playbook import edited as laid_out
+from agent.syntax import Source, descendants
 from tests.support.causal_kernel import PREFIX
 from tests.support.rewriting import subject
 from tests.support.tiers import others_full
@@ -40,14 +43,23 @@ def test_a_size_may_grow_as_before() -> None:
         ("block_m = 32", "block_n = min(16, triton.next_power_of_2(n))\n    block_m = 32"),
         ("BLOCK_N=16", "BLOCK_N=block_n"),
         (LOOP, "for start in range(0, n, BLOCK_N):"),
-        (MASKED, "far = rows[:, None] - cols[None, :]\n"
-                 "        scores = tl.where((far >= 0) & (far <= 24), scores, -1.0e6)"),
+        (MASKED, MASKED.replace("0.0", "-1.0e6")),
         ("acc += tl.dot(scores, k)", "acc += tl.sum(tl.exp2(scores), 1)[:, None]"),
-    )  # fmt: skip
-    assert "if (\n" in edged(text)
+    )
     before, after = (blocks.variants(subject(each, sm=90)) for each in (text, edged(text)))
     assert before == after
     assert max(variant["factor"] for variant in after) > 1
+
+
+@pytest.mark.parametrize("name", ["as it is", "added", "a window and the diagonal"])
+def test_the_question_is_known_however_it_is_laid_out(name: str) -> None:
+    source = Source(edged(changed(*FITTING[name][0])))
+    assert ("if (\n" in source.text) is (name == "a window and the diagonal")
+    (asked,) = descendants(source.module, cst.If)
+    assert TRITON.masks_edges(source, asked)
+    other = Source(source.text.replace("BLOCK_N > pid_m", "BLOCK_N > 1 + pid_m"))
+    (asked,) = descendants(other.module, cst.If)
+    assert not TRITON.masks_edges(other, asked)
 
 
 def test_a_causal_product() -> None:
