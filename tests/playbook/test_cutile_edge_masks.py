@@ -140,6 +140,12 @@ FITTING = {
     ),
     "a window": ((MASKED, "ct.where(columns > rows - 20, tile, -2.0)"),),
     "how far they are apart": ((MASKED, "ct.where(rows - columns < 9, tile, -2.0)"),),
+    "a limit that only the mask reads": (
+        (
+            COLUMNS,
+            "first = j * COLUMNS\n        " + COLUMNS.replace("j * COLUMNS", "first"),
+        ),
+    ),
     "one of them alike in all steps": (
         (MASKED, MASKED.replace("columns <= rows", "(columns <= rows) & (rows < 40)")),
     ),
@@ -193,6 +199,22 @@ REFUSED = {
     "an operand": ((MASKED, MASKED + " * 2.0"), "does more than to mask"),
     "one axis": ((MASKED, MASKED.replace("rows", ALONG)), "along one axis"),
     "random": ((MASKED, "ct.where(columns <= left, tile, 0.0)"), "count one by one"),
+    "a mask of the target's name": (
+        (f"tile = {MASKED}", "keep = columns <= rows\n        keep = ct.where(keep, tile, -2.0)"),
+        "the name of what it masks by",
+    ),
+    "numbers without a sign": (
+        (MASKED, "ct.where((columns - 5).astype(ct.uint32) <= 40, tile, -2.0)"),
+        "another type than int32",
+    ),
+    "a number that is read": (
+        (MASKED, "ct.where(columns <= ct.gather(x, (i, 0)).astype(ct.int32), tile, -2.0)"),
+        "another number when it is asked again|count one by one",
+    ),
+    "a tile of numbers instead": (
+        (MASKED, "ct.where(columns <= rows, tile, ct.full((ROWS, COLUMNS), 0.0, ct.float64))"),
+        "more than a number",
+    ),
     "changed since": ((MASKED, CHANGED), "another number by then"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import libcst as cst
@@ -10,6 +11,7 @@ import pytest
 from agent import playbook
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
+from agent.launches import ObservedLaunch, ObservedTensor
 from agent.proposers.playbook import edited as laid_out
 from agent.syntax import Source, descendants
 from tests.support.causal_kernel import PREFIX
@@ -138,6 +140,17 @@ FITTING = {
                   "        scores = tl.where((far >= 0) & (far <= 24), scores, 0.0)"),),
         "            or pid_m * BLOCK_M + BLOCK_M > 24 + start + 1\n",
     ),
+    "a limit that only the mask reads": (
+        ((MASKED, "left = n - start\n"
+                  "        at = tl.arange(0, BLOCK_N)[None, :]\n"
+                  "        scores = tl.where(at < left, scores, 0.0)"),),
+        "left = n - start\n        if BLOCK_N > left:",
+    ),
+    "whole numbers of 64 bits": (
+        (("        k_ptrs =", "        cols = (start + tl.arange(0, BLOCK_N)).to(tl.int64)\n"
+                              "        k_ptrs ="),),
+        ASKED,
+    ),
     "from the middle": (
         ((LOOP, "for start in range(pid_m * BLOCK_M, (pid_m + 1) * BLOCK_M, BLOCK_N):"),),
         ASKED,
@@ -186,6 +199,60 @@ REFUSED = {
     "changed since": (
         ((MASKED, f"{MASKED}\n        pid_m = pid_m + 0"),), "another number by then|one by one",
     ),
+    "a mask of the target's name": (
+        ((MASKED, "keep = cols[None, :] <= rows[:, None]\n"
+                  "        keep = tl.where(keep, scores, 0.0)"),
+         ("tl.dot(scores, k)", "tl.dot(keep, k)")),
+        "the name of what it masks by",
+    ),
+    "a number of the target's name": (
+        ((MASKED, "w = -1.0\n        w = tl.where(cols[None, :] <= rows[:, None], scores, w)"),),
+        "the name of what it masks by",
+    ),
+    "a limit of the target's name": (
+        ((MASKED, "lim = n - 3\n        lim = tl.where(cols[None, :] < lim, scores, 0.0)"),),
+        "the name of what it masks by",
+    ),
+    "numbers without a sign": (
+        ((MASKED, "pos = (start - 5 + tl.arange(0, BLOCK_N)).to(tl.uint32)\n"
+                  "        scores = tl.where(pos[None, :] < n, scores, 0.0)"),),
+        "one by one",
+    ),
+    "numbers that are rounded": (
+        ((MASKED, "pos = tl.cast(cols, tl.float16)\n"
+                  "        scores = tl.where(pos[None, :] < n, scores, 0.0)"),),
+        "one by one",
+    ),
+    "a call with an effect": (
+        ((MASKED, "pos = tl.atomic_add(out_ptr, 1) + start + tl.arange(0, BLOCK_N)\n"
+                  "        scores = tl.where(pos[None, :] < n, scores, 0.0)"),),
+        "another number when it is asked again",
+    ),
+    "a number that is read": (
+        ((MASKED, "keep = cols < tl.load(out_ptr)\n        tl.store(out_ptr, start)\n"
+                  "        scores = tl.where(keep[None, :], scores, 0.0)"),),
+        "another number when it is asked again",
+    ),
+    "a limit that is a tile": (
+        ((MASKED, "lim = tl.broadcast_to(n, (BLOCK_N,))\n"
+                  "        scores = tl.where((cols < lim)[None, :], scores, 0.0)"),),
+        "one by one",
+    ),
+    "numbers of another file": (
+        (("import torch\n", "import torch\nfrom elsewhere import offsets\n"),
+         ("cols = start + tl.arange(0, BLOCK_N)", "cols = offsets(start, BLOCK_N)")),
+        "one by one",
+    ),
+    "a row that a product is added to": (
+        ((DOT, "scores = tl.zeros([1, BLOCK_N], dtype=tl.float32)"),
+         ("acc +=", "scores += tl.dot(q, tl.trans(k))\n        acc +=")),
+        "no product",
+    ),
+    "a bias that a product is added to": (
+        ((DOT, "scores = tl.load(k_ptr + cols)[None, :]"),
+         ("acc +=", "scores += tl.dot(q, tl.trans(k))\n        acc +=")),
+        "no product",
+    ),
     "runs that were cast to themselves": (
         ((MASKED, MASKED.replace("cols[None, :] <= rows[:, None]", "(cols < n)[None, :]")),
          ("        k_ptrs =", "        cols = cols.to(tl.int64)\n        k_ptrs =")),
@@ -199,3 +266,22 @@ def test_what_may_need_its_mask_keeps_it(name: str) -> None:
     changes, why = REFUSED[name]
     with pytest.raises(NotApplicable, match=why):
         ENTRY.apply(subject(changed(*changes), sm=90), {})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "refused"), [("uint8", True), ("uint32", True), ("int32", False)]
+)
+def test_limits_of_small_types_keep_their_mask(dtype: str, refused: bool) -> None:
+    """A sum with a block's size would have their type: of 250 + 16 eight bits hold 10."""
+    text = changed(
+        ("    acc =", "    first = tl.load(out_ptr + pid_m)\n    acc ="),
+        ("cols[None, :] <= rows[:, None], scores", "(first + cols)[None, :] < n, scores"),
+    )
+    tensors = {"out_ptr": ObservedTensor(dtype, (40,), (1,), aligned=True)}
+    seen = ObservedLaunch("prefix_kernel", "test.py::test", (2,), {}, tensors, {})
+    asked = replace(subject(text, sm=90), launches=(seen,))
+    if refused:
+        with pytest.raises(NotApplicable, match=f"counts in numbers of out_ptr of {dtype}"):
+            ENTRY.apply(asked, {})
+    else:
+        assert "if first + start + BLOCK_N > n:" in ENTRY.apply(asked, {})

@@ -7,7 +7,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -59,6 +59,8 @@ class NumberReading:
     """The run that an expression is. Raises `NotRegular` where it is none."""
     holds_at: Callable[[Source, cst.BaseExpression, cst.CSTNode], bool]
     """Whether an expression has the same value at another place."""
+    pure: Callable[[Source, cst.BaseExpression], bool]
+    """Whether an expression may be evaluated once more: it reads no memory, and changes none."""
 
 
 def edge_tests(
@@ -96,7 +98,7 @@ def asks_for(
     That is what follows from the mask's own text, so that it holds for tiles of any size.
     """
     loop = next((a for a in source.ancestors(line) if isinstance(a, cst.For)), None)
-    if line.orelse is not None or loop is None:
+    if line.orelse is not None or loop is None or not _only_masks(source, line):
         return False
     try:
         tests = edge_tests(source, loop, line.body.body[-1], mask, reading)
@@ -104,6 +106,22 @@ def asks_for(
         return False
     asked = source.code(line.test.with_changes(lpar=[], rpar=[]))
     return asked.split() == EITHER.join(test.text for test in tests).split()
+
+
+def _only_masks(source: Source, line: cst.If) -> bool:
+    """Whether what is above the last statement of an `if` gives names that nothing else reads."""
+    function, block = source.enclosing(line), line.body.body
+    for statement in block[:-1]:
+        match statement:
+            case cst.SimpleStatementLine(
+                body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))])]
+            ) if function is not None:
+                reads = (n for n in descendants(function.node, cst.Name) if n.value == name)
+                if not all(line.body in source.ancestors(read) for read in reads):
+                    return False
+            case _:
+                return False
+    return True
 
 
 def loop_of(source: Source, call: cst.Call) -> cst.For | None:
@@ -121,6 +139,16 @@ def asked_in(source: Source, loop: cst.For, line: cst.CSTNode) -> int:
         if isinstance(around, cst.If) and is_of_a_step(loop, around.test):
             return source.line(around)
     return 0
+
+
+def keeps_its_name(target: str, parts: Iterable[cst.CSTNode]) -> bool:
+    """Whether none of some parts reads a name, so that it may be given a value before them.
+
+    Args:
+        target: the name.
+        parts: of a statement that masks, and the tests that ask for it.
+    """
+    return not any(n.value == target for part in parts for n in descendants(part, cst.Name))
 
 
 def is_of_a_step(loop: cst.For, expression: cst.BaseExpression) -> bool:
@@ -148,6 +176,8 @@ def _test(
         raise NotRegular("it compares two runs along one axis")
     most = [*low.starts, *([low.length] if low.length is not None else [])]
     for part in (*most, *high.starts):
+        if not reading.pure(source, part):
+            raise NotRegular(f"`{source.code(part)}` may be another number when it is asked again")
         if not reading.holds_at(source, part, line):
             raise NotRegular(f"`{source.code(part)}` is another number by then")
     # the last of the smaller side, or one more where it is a tile, against the least of the other

@@ -8,12 +8,12 @@ from __future__ import annotations
 import libcst as cst
 
 from agent.analysis.common.edge_tests import NumberReading, asks_for
-from agent.analysis.cutile.index_ranges import holds_at, run_of
+from agent.analysis.cutile.index_ranges import holds_at, is_pure, run_of
 from agent.analysis.cutile.names import CT
 from agent.syntax import Source, positional
 
 CHOOSE = f"{CT}where"
-READING = NumberReading(run_of, holds_at)
+READING = NumberReading(run_of, holds_at, is_pure)
 
 
 def is_edge_test(source: Source, line: cst.If) -> bool:

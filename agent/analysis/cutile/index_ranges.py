@@ -14,7 +14,7 @@ from agent.analysis.common.index_runs import IndexRange, NotRegular, Run, indexe
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.resized import resized
 from agent.analysis.cutile.names import CT
-from agent.syntax import Source, argument, children, keyword, positional
+from agent.syntax import Source, argument, children, descendants, keyword, positional
 
 SCALARS = tuple(f"{CT}{name}" for name in ("assume_divisible_by", "bid", "num_blocks", "num_tiles"))
 ARITHMETIC = (
@@ -144,6 +144,7 @@ def _called(source: Source, call: cst.Call) -> IndexRange:
         if value is not None and is_scalar(source, value) and _has_one_dimension(shape):
             return IndexRange(starts=(value,), rank=0)
     if called == f"{CT}astype":
+        _check_whole(source, argument(call, 1, "dtype"))
         return run_of(source, positional(call)[0])
     if called == f"{CT}expand_dims":
         axis = argument(call, 1, "axis")
@@ -155,10 +156,26 @@ def _called(source: Source, call: cst.Call) -> IndexRange:
     if isinstance(call.func, cst.Attribute) and not called.startswith(CT):
         owner, method = call.func.value, call.func.attr.value
         if method == "astype":
+            _check_whole(source, argument(call, 0, "dtype"))
             return run_of(source, owner)
         if method == "reshape":
             return reshaped(source, argument(call, 0, "shape"), run_of(source, owner))
     raise NotRegular(f"`{source.code(call)}` does not count one by one")
+
+
+def _check_whole(source: Source, dtype: cst.BaseExpression | None) -> None:
+    """Raise `NotRegular` for a cast to a type without room for every number of an element."""
+    if dtype is None or source.name(dtype) not in (f"{CT}int32", f"{CT}int64"):
+        raise NotRegular("it is cast to another type than int32 and int64")
+
+
+def is_pure(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether a number may be computed once more: it reads no memory, and changes none."""
+    return all(
+        source.name(call.func) in (*SCALARS, *ARITHMETIC)
+        or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "item")
+        for call in descendants(expression, cst.Call)
+    )
 
 
 def _has_one_dimension(shape: cst.BaseExpression | None) -> bool:

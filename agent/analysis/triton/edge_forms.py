@@ -15,7 +15,7 @@ from agent.analysis.common.edge_tests import NumberReading, asks_for
 from agent.analysis.common.index_runs import IndexRange, NotRegular
 from agent.analysis.common.numbers import number_of
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.triton.spans import holds_at, is_scalar, span_of
+from agent.analysis.triton.spans import holds_at, is_pure, is_scalar, span_of
 from agent.syntax import Source, descendants, positional
 
 TL = "triton.language."
@@ -36,7 +36,7 @@ class MaskForm:
 
 def reading(dialect: Dialect) -> NumberReading:
     """How element numbers are read."""
-    return NumberReading(partial(_run_of, dialect), holds_at)
+    return NumberReading(partial(_run_of, dialect), holds_at, is_pure)
 
 
 def is_edge_test(dialect: Dialect, source: Source, line: cst.If) -> bool:

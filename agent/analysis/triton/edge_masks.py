@@ -10,10 +10,12 @@ from agent.analysis.common.edge_tests import (
     EdgeMask,
     asked_in,
     edge_tests,
+    keeps_its_name,
     loop_of,
 )
 from agent.analysis.common.index_runs import NotRegular
-from agent.analysis.common.subject import NotApplicable
+from agent.analysis.common.seen_types import narrow_array
+from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.edge_forms import CHOOSE, form_of, is_number, reading
 from agent.analysis.triton.reduced_axes import expanded_axis
@@ -29,12 +31,13 @@ LOOKED_FOR = (
 """What a refusal begins with."""
 
 
-def edge_masks(source: Source, kernel: Kernel) -> list[EdgeMask]:
+def edge_masks(subject: Subject, kernel: Kernel) -> list[EdgeMask]:
     """The masks of a kernel's own loops that do nothing in some of the steps.
 
     Raises:
         NotApplicable: there are none, with the reason of each.
     """
+    source = subject.source
     masks = [
         (loop, call)
         for call in descendants(kernel.function.node.body, cst.Call)
@@ -42,12 +45,13 @@ def edge_masks(source: Source, kernel: Kernel) -> list[EdgeMask]:
     ]
     return of_each(
         masks,
-        lambda mask: _of_mask(source, kernel, *mask),
+        lambda mask: _of_mask(subject, kernel, *mask),
         f"{LOOKED_FOR}, and {kernel.name} has none",
     )
 
 
-def _of_mask(source: Source, kernel: Kernel, loop: cst.For, call: cst.Call) -> EdgeMask:
+def _of_mask(subject: Subject, kernel: Kernel, loop: cst.For, call: cst.Call) -> EdgeMask:
+    source = subject.source
     at = f"line {source.line(call)}"
     line = next((a for a in source.ancestors(call) if isinstance(a, cst.SimpleStatementLine)), None)
     form = form_of(TRITON, source, line, call) if line is not None else None
@@ -62,27 +66,32 @@ def _of_mask(source: Source, kernel: Kernel, loop: cst.For, call: cst.Call) -> E
         tests = edge_tests(source, loop, line, mask, reading(TRITON))
     except NotRegular as reason:
         raise NotApplicable(f"the mask of {at}: {reason}") from None
+    starts = [start for test in tests for run in test.runs for start in run.starts]
+    if narrow := narrow_array(source, subject.launches, kernel.name, starts):
+        raise NotApplicable(f"the mask of {at} counts in numbers of {narrow}")
     texts = tuple(test.text for test in tests)
+    is_itself = source.code(form.kept) == form.target
+    others = [mask, positional(call)[2], *map(cst.parse_expression, texts)]
+    if not is_itself and not keeps_its_name(form.target, others):
+        raise NotApplicable(f"{at} gives the name of what it masks by")
     return EdgeMask(line, mask, form.target, form.kept, form.again, texts)
 
 
 def _kind(source: Source, kernel: Kernel, node: cst.BaseExpression, seen: frozenset[str]) -> str:
-    """'product' for a tile with the shape of a product that is float32, or becomes so with the
-    first number it meets; 'part' for what is broadcast to it; 'unknown' else.
+    """'product' for a tile with the shape of a product, of floating-point numbers unless its
+    factors are integers; 'part' for what is broadcast to it; 'unknown' else.
 
-    `seen` holds the names whose values are being looked at.
+    `seen` holds the names whose values are being looked at: those are as the others are.
     """
     if isinstance(node, cst.Name):
         if node.value in seen:
-            return "part"
-        values = [
-            value
-            for target, value in assigned(kernel.function.node.body)
-            if isinstance(target, cst.Name) and target.value == node.value
-        ]
-        if values:
-            kinds = {_kind(source, kernel, value, seen | {node.value}) for value in values}
-            return _together(kinds)
+            return "product"
+        if (values := _values(kernel, node.value)) is not None:
+            seen |= {node.value}
+            plain, added = ([_kind(source, kernel, v, seen) for v in each] for each in values)
+            if "unknown" in (*plain, *added) or (plain and {*plain} != {"product"}):
+                return "unknown"
+            return _together({*plain, *added})
     if is_number(TRITON, source, node):
         return "part"
     match node:
@@ -99,13 +108,32 @@ def _kind(source: Source, kernel: Kernel, node: cst.BaseExpression, seen: frozen
     return "unknown"
 
 
+def _values(
+    kernel: Kernel, name: str
+) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
+    """What a kernel assigns to a name, and what it adds to it and the like; None for nothing."""
+    body = kernel.function.node.body
+    added = [
+        augmented.value
+        for augmented in descendants(body, cst.AugAssign)
+        if isinstance(augmented.target, cst.Name) and augmented.target.value == name
+    ]
+    plain = [
+        value
+        for target, value in assigned(body)
+        if isinstance(target, cst.Name) and target.value == name and value not in added
+    ]
+    return (plain, added) if plain or added else None
+
+
 def _kind_of_call(source: Source, kernel: Kernel, call: cst.Call, seen: frozenset[str]) -> str:
     called = TRITON.called(source, call) or ""
     if called == DOT:
         return "product" if keyword(call, "out_dtype") is None else "unknown"
     if called in FILLED:
         shape, dtype = argument(call, 0, "shape"), argument(call, FILLED[called], "dtype")
-        has_two = isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 2
+        edges = shape.elements if isinstance(shape, cst.Tuple | cst.List) else ()
+        has_two = len(edges) == 2 and not any(source.code(e.value) == "1" for e in edges)
         is_float32 = dtype is not None and source.name(dtype) == f"{TL}float32"
         return "product" if has_two and is_float32 else "unknown"
     if called == CHOOSE:

@@ -25,9 +25,22 @@ TL = "triton.language."
 ARANGE = f"{TL}arange"
 SAME = (f"{TL}cast", f"{TL}max_contiguous", f"{TL}multiple_of")
 """What returns its first argument, of another type perhaps."""
+WHOLE = (f"{TL}int32", f"{TL}int64")
+"""Types that every number of an element has room in."""
+SCALARS = tuple(
+    f"{module}{name}"
+    for module in (TL, "builtins.")
+    for name in ("abs", "cast", "cdiv", "max", "max_contiguous", "maximum", "min", "minimum",
+                 "multiple_of", "num_programs", "program_id")
+)  # fmt: skip
+"""What gives a number of numbers, and reads no memory."""
+CASTS = frozenset({"to"})
+"""Methods of a number that do."""
 LOAD = f"{TL}load"
 POINTERS = (f"{TL}make_block_ptr", f"{TL}advance", f"{TL}make_tensor_descriptor")
 """What makes the address of a tile."""
+SHAPED = tuple(f"{TL}{name}" for name in ("broadcast_to", "expand_dims", "reshape", "view"))
+"""What may make a tile of a number."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +90,12 @@ def _span_of_call(dialect: Dialect, source: Source, call: cst.Call) -> Span | No
         if start is not None and end is not None and source.code(start) == "0":
             return Span((), source.code(end))
     if called in SAME and call.args:
-        return span_of(dialect, source, call.args[0].value)
+        cast = argument(call, 1, "dtype") if called == f"{TL}cast" else None
+        keeps = called != f"{TL}cast" or (cast is not None and source.name(cast) in WHOLE)
+        return span_of(dialect, source, call.args[0].value) if keeps else None
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "to" and called is None:
-        return span_of(dialect, source, call.func.value)
+        keeps = len(call.args) == 1 and source.name(call.args[0].value) in WHOLE
+        return span_of(dialect, source, call.func.value) if keeps else None
     return None
 
 
@@ -93,7 +109,7 @@ def is_scalar(dialect: Dialect, source: Source, expression: cst.BaseExpression) 
     while left:
         looked_at = left.pop()
         for call in descendants(looked_at, cst.Call):
-            if dialect.called(source, call) in tiles or source.function_of(call.func) is not None:
+            if dialect.called(source, call) in tiles or _may_make_a_tile(source, call):
                 return False
         for name in descendants(looked_at, cst.Name):
             if is_no_variable(source, name) or source.name(name) == TL[:-1]:
@@ -106,6 +122,25 @@ def is_scalar(dialect: Dialect, source: Source, expression: cst.BaseExpression) 
             left += new
             seen.update(new)
     return True
+
+
+def _may_make_a_tile(source: Source, call: cst.Call) -> bool:
+    """Whether what is called is neither the language's, Python's nor a method."""
+    called = source.name(call.func)
+    if called in SHAPED or source.function_of(call.func) is not None:
+        return True
+    is_method = isinstance(call.func, cst.Attribute) and called is None
+    known = called is not None and called.startswith((TL, "builtins.", "triton."))
+    return not (is_method or known)
+
+
+def is_pure(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether a scalar may be computed once more: it reads no memory, and changes none."""
+    return all(
+        source.name(call.func) in SCALARS
+        or (isinstance(call.func, cst.Attribute) and call.func.attr.value in CASTS)
+        for call in descendants(expression, cst.Call)
+    )
 
 
 def _values(found: Definition) -> list[cst.BaseExpression]:

@@ -91,5 +91,4 @@ def largest(a, b):
 
     def edits(self, subject: Subject, kernel: Kernel, _: Params) -> Edits:
         """Put each mask that does nothing in some of the steps under a condition."""
-        source = subject.source
-        return under_conditions(source, edge_masks(source, kernel), holds_at)
+        return under_conditions(subject.source, edge_masks(subject, kernel), holds_at)

@@ -5,7 +5,8 @@ When: a Triton kernel that masks a product in every step of a loop, `qk = tl.whe
     attention, and all but the last of a row.
 Do: put the mask, and what only it reads, under a comparison of the tile's last element number with
     the least that it is compared with: `if start_n + BLOCK_N > start_m * BLOCK_M + 1:`.
-Risk: none to results: where the condition does not hold the mask is true for each element.
+Risk: none to results: where the condition does not hold the mask is true for each element. Of a
+    mask that is added, `qk += tl.where(mask, 0, ...)`, a zero may keep its minus sign.
 Source: Triton's attention tutorial has a loop of its own for the whole tiles. By hand on an NVIDIA
     H200 with Triton 3.6, attentions of TritonBench in fp16: `triton_attention` on 4 x 16 x 4096 x
     128, tiles of 128 x 128, goes from 0.911 to 0.735 ms, in tiles of 128 x 64 from 0.852 to 0.806,
@@ -93,5 +94,4 @@ def largest(a, b):
 
     def edits(self, subject: Subject, kernel: Kernel, _: Params) -> Edits:
         """Put each mask that does nothing in some of the steps under a condition."""
-        source = subject.source
-        return under_conditions(source, edge_masks(source, kernel), holds_at)
+        return under_conditions(subject.source, edge_masks(subject, kernel), holds_at)

@@ -74,10 +74,16 @@ def _for_the_mask(
     ]
     gone: list[cst.CSTNode] = [mask.mask]
     found: list[cst.SimpleStatementLine] = []
+    asked = {
+        name.value
+        for test in mask.tests
+        for name in descendants(cst.parse_expression(test), cst.Name)
+    }
     for line in reversed(above):
-        value = cst.ensure_type(line.body[0], cst.Assign).value
-        is_free = not _is_read(source, line, _counted(source, line), [*gone, *found])
-        if is_free and holds_at(source, value, mask.line):
+        name, value = _counted(source, line), cst.ensure_type(line.body[0], cst.Assign).value
+        is_free = name not in asked and not _is_read(source, line, name, [*gone, *found])
+        stays = any(n.value == mask.target for n in descendants(value, cst.Name))
+        if is_free and not stays and holds_at(source, value, mask.line):
             found.insert(0, line)
     return found
 
