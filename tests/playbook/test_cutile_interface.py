@@ -38,6 +38,25 @@ def f(stream, x, y={absent}):
     assert "def k(x: StaticRow, y):" in apply("static-shapes", text, LAST)
 
 
+@pytest.mark.parametrize(
+    ("body", "stays"),
+    [
+        ("n = x.shape[1]\nt = 1.0 / (n - 1)", True),
+        ("n = x.shape[1] - 80\nt = 7 // n", True),
+        ("t = ct.rsqrt(x.shape[1] - 80.0)", True),
+        ("n = x.shape[1]\nt = ct.sum(ct.load(x, (0, 0), (1, 8))) / n", False),
+        ("n = x.shape[1]\nt = ct.sum(ct.load(x, (0, 0), (1, 8)) - n) / (n * 2)", False),
+    ],
+)
+def test_what_some_lengths_have_not_is_not_computed_by_the_compiler(body: str, stays: bool) -> None:
+    """Rows of one have no unbiased variance: with a constant length they would not compile."""
+    text = kernel(f"{ROW}\n{body}")
+    if stays:
+        assert "from a length alone what some lengths have not" in refusal("static-shapes", text)
+    else:
+        assert "def k(x: StaticRow, y: StaticRow)" in apply("static-shapes", text, LAST)
+
+
 def test_flat_arrays_stay() -> None:
     flat = "ct.store(y, (0,), ct.load(x, (0,), (8,)))"
     assert "two or more dimensions" in refusal("static-shapes", kernel(flat))
@@ -61,12 +80,21 @@ def test_flat_arrays_stay() -> None:
             False,
             id="both",
         ),
+        pytest.param("t = ct.load(w, (0,), (4,))", False, id="tiles that are no rows"),
+        pytest.param(
+            "for i in range(w.shape[0] - 1):\n    t = ct.gather(w, i + 1)",
+            False,
+            id="the ends of sequences",
+        ),
+        pytest.param(
+            "if n > 0:\n    t = ct.load(w, (0,), (8,))", False, id="one that may be left out"
+        ),
     ],
 )
 def test_vectors_that_all_blocks_read_alike_are_as_long_as_a_row(
     body: str, annotated: bool
 ) -> None:
-    text = kernel(f"{ROW}\n{body}", "x, w, y", "x, n, y")
+    text = kernel(f"{ROW}\n{body}", "x, w, y, n: ct.Constant[int]", "x, n, y, 1")
     found = "w: StaticRow" if annotated else "w,"
     assert f"def k(x: StaticRow, {found}" in apply("static-shapes", text, LAST)
 

@@ -3,9 +3,10 @@
 When: a cuTile kernel on arrays of two or more dimensions, whose last extent is a feature or hidden
     size of a model: of few values, while the number of rows varies.
 Do: annotate the arrays with `Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(-1,))]`;
-    also vectors that every block reads alike, as a norm's weights are: they are as long as a row.
+    also vectors that every block reads in tiles of a row's length, as a norm's weights are.
 Risk: none to results: the launch passes the extent on, whatever it is. Every new extent is
-    compiled, for some tenths of a second.
+    compiled, for some tenths of a second. What a kernel computes from an extent alone is computed
+    when it is compiled: where that fails for some, as 1 / (n - 1) for rows of one, it stays.
 Source: the documentation of cuda.tile (since 1.5). Compiled with cuda-tile 1.7, an rms_norm of
     float16 rows of 4096 in tiles of 1024 falls from 1768 to 293 instructions and from 112 to 47
     registers for sm_80, and from 56784 to 25712 bytes of shared memory for sm_90: loops of known
@@ -23,17 +24,22 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.absent import may_be_none, may_be_number
-from agent.analysis.common.by_program import by_program, names_by_program
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.common.subject import Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.row_lengths import (
+    as_long_as_rows,
+    read_under_conditions,
+    undefined_for_some,
+)
 from agent.analysis.cutile.spelling import tile_module
-from agent.analysis.cutile.uses import INDICES, Uses
+from agent.analysis.cutile.uses import Uses
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.insertion import after_imports, first_kernel, free_name, with_import
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, descendants
 
 
 class StaticShapes(Optimization):
@@ -96,10 +102,17 @@ def scale(x, factor):
     def apply(self, subject: Subject, params: Params) -> str:
         """Annotate the arrays of the launched kernels that nothing is said of."""
         source = subject.source
-        parameters = [p for kernel in CUTILE.chosen(source) for p in _arrays(source, kernel)]
+        kernels, reasons = CUTILE.chosen(source), []
+        for kernel in kernels:
+            if (place := undefined_for_some(source, kernel)) is not None:
+                at = f"line {source.line(place)} of {kernel.name}"
+                reasons.append(f"{at} computes from a length alone what some lengths have not")
+        told = [kernel for kernel in kernels if undefined_for_some(source, kernel) is None]
+        parameters = [p for kernel in told for p in _arrays(source, kernel)]
         if not parameters:
-            raise NotApplicable(
-                "no launched kernel has an array of two or more dimensions without an annotation"
+            raise all_refuse(
+                reasons,
+                "no launched kernel has an array of two or more dimensions without an annotation",
             )
         tile, alias = tile_module(source), free_name(source, "StaticRow")
         dims = f"static_shape_dims=({params['dimension']},)"
@@ -113,10 +126,10 @@ def scale(x, factor):
 
 
 def _arrays(source: Source, kernel: Kernel) -> list[cst.Param]:
-    """A kernel's arrays of several dimensions, and the flat ones that all its blocks read alike.
+    """A kernel's arrays of several dimensions, and flat ones that are as long as their rows.
 
-    Of another flat one the length is seldom one of few values. An annotation of an array takes no
-    `None` and no number, which a launch may give in its place.
+    An annotation of an array takes no `None` and no number, which a launch may give in its place:
+    neither where the launch shows it, nor where the kernel asks before it reads the array.
     """
     uses = Uses(source, kernel)
     given = {
@@ -125,37 +138,17 @@ def _arrays(source: Source, kernel: Kernel) -> list[cst.Param]:
         for name, value in launch.arguments.items()
         if may_be_none(source, value) or may_be_number(source, value)
     }
+    asked = read_under_conditions(source, kernel)
     arrays = [
         p
         for p in kernel.function.parameters
-        if p.name.value in uses.arrays - uses.lists - given and _is_open(source, p)
+        if p.name.value in uses.arrays - uses.lists - given - asked and _is_open(source, p)
     ]
     rows = [p for p in arrays if (uses.ndim(p.name.value) or 0) > 1]
     if not rows:
         return []
-    shared = _read_alike(source, kernel, uses)
+    shared = as_long_as_rows(source, kernel, {p.name.value for p in rows}) - uses.stored
     return [p for p in arrays if p in rows or p.name.value in shared]
-
-
-def _read_alike(source: Source, kernel: Kernel, uses: Uses) -> frozenset[str]:
-    """The flat arrays that the kernel itself loads, at the same places in every block."""
-    function = kernel.function
-    differing = names_by_program(CUTILE, source, function)
-    alike: dict[str, bool] = {}
-    for call in CUTILE.find(source, function.node.body, CUTILE.loads):
-        array, index = argument(call, 0, "array"), [argument(call, *place) for place in INDICES]
-        if isinstance(array, cst.Name):
-            here = not any(i and by_program(CUTILE, source, i, differing) for i in index)
-            alike[array.value] = alike.get(array.value, True) and here
-    handed_on = {
-        name.value
-        for call in descendants(function.node.body, cst.Call)
-        if source.function_of(call.func) is not None
-        for given in call.args
-        for name in descendants(given, cst.Name)
-    }
-    flat = {name for name, found in alike.items() if found and uses.ndim(name) == 1}
-    return frozenset(flat - uses.stored - handed_on)
 
 
 def _is_open(source: Source, parameter: cst.Param) -> bool:
