@@ -124,7 +124,9 @@ class Exponents:
                     if value is None:
                         raise self._refusal(node)
                     self._trace(value)
-            case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+            case cst.Call(
+                func=cst.Attribute(value=value, attr=cst.Name(value="to")), args=[cst.Arg(value=to)]
+            ) if source.name(to) in WIDE:  # 16 bits would be rounded in another base
                 self._promoted = True
                 self._trace(value)
             case _:
