@@ -132,6 +132,20 @@ def test_loops_that_make_up_for_each_other_take_as_long() -> None:
     assert ": that at line 23 begins further on in them" in str(refused.value)
 
 
+def test_numbers_that_are_taken_off_each_other_come_to_an_end() -> None:
+    """Seen in a solver of fla: each of two names is a difference with the other."""
+    text = PREFIX.replace(
+        "    for start in range(0, (pid_m + 1) * BLOCK_M, BLOCK_N):",
+        "    first, last = 0, n\n"
+        "    for _ in range(2):\n"
+        "        first = last - first\n"
+        "        last = first - last\n"
+        "    for start in range(first, last, BLOCK_N):",
+    )
+    with pytest.raises(NotApplicable, match="runs further in later programs"):
+        turned(text)
+
+
 def test_what_one_branch_gives_belongs_together() -> None:
     """No program begins where one branch says and ends where the other does."""
     bounds = (

@@ -152,8 +152,11 @@ class GrowingLoops:
         Of the values that names have in branches, those of the same branch belong together.
         """
 
+        behind = (value_of(self.source, side) for side in (end, first))
+        inside = seen | {name.value for name in behind if isinstance(name, cst.Name)}
+
         def asked(part: cst.BaseExpression, by: int, *, certain: bool) -> bool:
-            return self._changes(given, part, by, surely=certain, seen=seen)
+            return self._changes(given, part, by, surely=certain, seen=inside)
 
         found = [
             (asked(late, sign, certain=surely) and not asked(early, sign, certain=not surely))
