@@ -24,7 +24,8 @@ class Checked:
 
     Attributes:
         calls: how many calls were compared, of those that give something to compare.
-        tests: how many tests passed; with `replaced` on the port in the origin's place.
+        tests: how many tests passed; with `replaced` on the port in the origin's place, and of
+            those that launched one of its kernels.
         problems: what is wrong with the port, a line each.
         fault: what they come to, as a clause; empty where there is none.
         compiled: GPU -> how many signatures of its kernels compiled for it.
@@ -138,6 +139,7 @@ def read(
     if calls or (in_place and launched):
         notes += _left_out([k for k in not_compared if k not in elsewhere], launched)
     passed = int(ends[0]["passed"]) if ends else 0
+    launching = int(ends[0]["launching"]) if ends else 0
     failed = int(ends[0]["failed"]) if ends else 0
     anyway = bool(failing) and {*failing} >= {t for a in ends for t in a.get("failing", ())}
     unchecked = remedy = ""
@@ -152,14 +154,17 @@ def read(
         remedy = _remedy(missing_module(account))
     elif in_place and failed and not anyway:
         wrong.insert(0, f"{failed} of {failed + passed} tests fail on the port: {_said(log)}")
-    elif in_place and failed and not passed:
-        unchecked = f"{failed} of {failed} tests do not pass on the origin either, without a GPU: "
+    elif in_place and failed and not launching:
+        unchecked = (
+            f"{failed} of {failed + passed} tests do not pass on the origin either, without a GPU: "
+        )
         unchecked += _said(log)
     elif failed:
         notes.append(f"{failed} tests do not pass on the origin, without a GPU")
     if not unchecked:
         notes += [f"left out, as it cannot be imported: {each}" for each in _shortened(lost)]
-    if not unchecked and not wrong and not uncompiled and not calls and not (in_place and passed):
+    judged = calls or (in_place and launching)
+    if not unchecked and not wrong and not uncompiled and not judged:
         unchecked = (
             f"the calls of the tests give nothing that can be compared{_why(made, len(made))}"
             if made
@@ -167,8 +172,9 @@ def read(
         )
     wrongness = _fault(calls, wrong, uncompiled)
     problems = tuple(_shortened([*wrong, *uncompiled]))
+    tests = launching if in_place else passed
     return Checked(
-        len(calls), passed, problems, wrongness, compiled, max(gaps, default=None), unchecked,
+        len(calls), tests, problems, wrongness, compiled, max(gaps, default=None), unchecked,
         remedy, in_place, tuple(notes), not_compared, tuple(k for k in kernels if k not in works),
         elsewhere,
     )  # fmt: skip

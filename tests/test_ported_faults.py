@@ -327,3 +327,15 @@ def test_arrays_that_share_memory_are_named_with_their_launch(tmp_path: Path) ->
         "is stored to: cuTile takes the arrays of a launch to be distinct "
         f"(new.py, line {line + 1})",
     )
+
+
+def test_tests_that_launch_nothing_check_nothing() -> None:
+    """Seen with dion: the one of 66 that passed where there is no GPU asked a question of torch."""
+    end = {"event": "end", "passed": 1, "failed": 65, "failing": ["t::a"], "launching": 0}
+    found = read([end], "", "no GPU", in_place=True, failing=["t::a"])
+    assert found.unchecked.startswith("65 of 66 tests do not pass on the origin either")
+    found = read([end | {"launching": 1}], "", "", in_place=True, failing=["t::a"])
+    assert (found.unchecked, found.tests) == ("", 1)
+    alone = end | {"failed": 0, "failing": [], "passed": 3}
+    found = read([alone], "", "", in_place=True)
+    assert "call none of its functions" in found.unchecked

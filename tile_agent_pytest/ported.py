@@ -16,8 +16,9 @@ compile for) and `answers` (the file that answers are appended to, one JSON obje
     {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
     {"event": "missing", "what": ...}
     {"event": "uncollected", "test": node id, "account": why it cannot be imported}
-    {"event": "end", "passed": ..., "failed": ..., "failing": node ids, "skipped": node ids,
-     "kernels": which were launched, "elsewhere": the origin's that its functions did not launch}
+    {"event": "end", "passed": ..., "failed": ..., "launching": of those that passed, how many
+     launched a kernel of the port, "failing": node ids, "skipped": node ids, "kernels": which were
+     launched, "elsewhere": the origin's that its functions did not launch}
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class CallComparison:
         self.job = job
         self.origin, self.port = Path(job["origin"]).resolve(), Path(job["port"]).resolve()
         self.launched: dict[tuple[str, str], tuple[Any, Any]] = {}
+        self.launches = 0
+        """Of the port's kernels."""
         self._kernels: set[str] = set()  # of the call that is being compared
         self._module: ModuleType | None = None
         self._inside = False
@@ -118,6 +121,7 @@ class CallComparison:
             if sum(each == name for each, _ in launched) < MOST_SIGNATURES:
                 launched.setdefault((name, repr(constraints)), (kernel, constraints))
             self._kernels.add(name)
+            self.launches += 1
             with watch.launch(arguments):
                 original(cpu, grid, kernel, arguments)
 
@@ -312,7 +316,9 @@ def _line(problem: BaseException) -> str:
 
 
 _running: CallComparison | None = None
-_ends = {"passed": 0, "failed": 0}
+_ends = {"passed": 0, "failed": 0, "launching": 0}
+_begun = {"launches": 0}
+"""How many there were when the test that runs began."""
 _failing: dict[str, None] = {}
 _skipped: dict[str, None] = {}
 
@@ -351,6 +357,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:  # noqa: ARG001
         _running.record_launches()
 
 
+def pytest_runtest_logstart() -> None:
+    """A test begins."""
+    if _running is not None:
+        _begun["launches"] = _running.launches
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Count the tests."""
     if report.failed:
@@ -358,6 +370,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _failing[report.nodeid] = None
     elif report.when == "call" and report.passed:
         _ends["passed"] += 1
+        _ends["launching"] += _running is not None and _running.launches > _begun["launches"]
     elif report.skipped:
         _skipped[report.nodeid] = None
 

@@ -41,6 +41,20 @@ def test_every_form_of_an_index_that_the_host_can_bound(tmp_path: Path) -> None:
     assert "        or ct.cdiv(x.shape[1], TILE) * TILE + first > x.shape[1]\n" in new
 
 
+def test_what_the_grid_calls_of_a_module_is_the_same_everywhere(tmp_path: Path) -> None:
+    """`math.ceil(m / TILE_M)` is the usual grid: `math` has the value that its import gave it."""
+    kernel = (
+        "def k(x, y, LEN: ct.Constant[int]):\n    row = ct.bid(0)\n"
+        "    for j in range(ct.num_tiles(x, axis=1, shape=(1, LEN))):\n"
+        "        tile = ct.load(x, (row, j), (1, LEN), padding_mode=ct.PaddingMode.ZERO)\n"
+        "        ct.store(y, (row, j), tile)\n"
+    )
+    host = f"{ROWS}    grid = (math.ceil(m / 1),)\n"
+    text = file(kernel, host, grid="grid", arguments="x, y, TILE")
+    new = rewritten("check-bounds", text, *TAILED, folder=tmp_path)
+    assert "CHECKED" in new
+
+
 @pytest.mark.parametrize(
     ("tile", "known"),
     [

@@ -55,7 +55,7 @@ def test_what_is_told_of_an_old_gpu_is_no_fault_of_the_port() -> None:
     answers = [
         {"event": "compiled", "kernel": "k", "target": "sm_80", "ok": False, "error": "no fp8"},
         {"event": "compiled", "kernel": "k", "target": "sm_90", "ok": True, "error": ""},
-        {"event": "end", "passed": 1, "failed": 0},
+        {"event": "end", "passed": 1, "failed": 0, "launching": 0},
         {"event": "call", "function": "f", "problem": None, "relative": 0.0},
     ]
     found = read(answers, "", "", in_place=False)

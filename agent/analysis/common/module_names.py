@@ -35,6 +35,12 @@ def reached_as(source: Source, module: str, place: cst.CSTNode) -> str | None:
     return None
 
 
+def is_imported(source: Source, name: cst.Name) -> bool:
+    """Whether imports alone give a name its value, as they do `math` of `math.ceil(a / b)`."""
+    assignments = source.assignments(name)
+    return bool(assignments) and all(isinstance(a, ImportAssignment) for a in assignments)
+
+
 def bound_at(source: Source, name: str, last: int | None = None) -> int | None:
     """The statement of the module that gives a name its value when it runs, by its number.
 

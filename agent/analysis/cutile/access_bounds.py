@@ -27,6 +27,7 @@ from agent.syntax import Source, argument, keyword, positional
 
 LOAD, STORE, GATHER, SCATTER = (f"{CT}{name}" for name in ("load", "store", "gather", "scatter"))
 CDIVS = (f"{CT}cdiv", "triton.cdiv")
+CEILING = "math.ceil"
 DIVISIBLE = f"{CT}assume_divisible_by"
 _DEEP = 20
 
@@ -191,7 +192,7 @@ class Reach:
         if axis >= len(self._grid):
             return "1"
         extent = self._grid[axis]
-        if not is_pure(self._source, extent, CDIVS):
+        if not is_pure(self._source, extent, (*CDIVS, CEILING)):
             raise NotBounded(f"the grid's extent `{self._source.code(extent)}` is not plain")
         return self._source.code(extent)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import libcst as cst
 
 from agent.analysis.common.index_runs import IndexRange, NotRegular, Run, indexed
+from agent.analysis.common.module_names import is_imported
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.resized import resized
 from agent.analysis.cutile.names import CT
@@ -206,6 +207,8 @@ def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode)
         return True
     if isinstance(expression, cst.Name):
         found = definition(source, expression.value, expression)
+        if found is None and is_imported(source, expression):
+            return True
         is_same = found is not None and found == definition(source, expression.value, place)
         return is_same and expression.value not in resized(source)
     if isinstance(expression, cst.Attribute):

@@ -75,10 +75,11 @@ class Verification:
     def check(self, kernel: str) -> None:
         """Raise `UsageError` where no test launched a kernel of the file: none can judge it."""
         if not self.launching:
-            raise UsageError(
-                f"no correctness test launches a kernel of {kernel}: "
-                "name those that do with --tests"
-            )
+            none = "no correctness test launches"
+            if count := len(self.skipped):
+                skip = "test skips itself" if count == 1 else "tests skip themselves"
+                none = f"{count} correctness {skip} here, and no other launches"
+            raise UsageError(f"{none} a kernel of {kernel}: name those that do with --tests")
 
 
 class _LacksMemory(Exception):
