@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def run(x, w):
 """
 COLUMNS = (8192, 8193, 100, 1)
 """The longest row that one tile holds, one more, the usual, the shortest."""
+
+
+def test_a_block_may_be_called_as_the_function_that_numbers_it() -> None:
+    """`bid = ct.bid(0)`, as most kernels have it: the name is computed from no name of its own."""
+    named = re.sub(r"\brow\b", "bid", THREE_PASSES)
+    entry = playbook.get(ENTRY)
+    assert entry.variants(subject(named)) == entry.variants(subject(THREE_PASSES))
 
 
 @pytest.mark.parametrize("columns", others_full(COLUMNS, 3))

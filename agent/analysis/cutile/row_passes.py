@@ -10,6 +10,7 @@ from typing import TypeVar
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.derived_names import is_no_variable
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.growth import padding_that_counts
 from agent.analysis.common.needed_sizes import needed_size
@@ -226,7 +227,8 @@ def _step(source: Source, kernel: Kernel, loop: cst.For) -> tuple[RowLength, str
     length = _length(source, kernel, extent)
     if length is None or not isinstance(tile, cst.Name) or tile.value not in kernel.constants:
         raise NotApplicable(
-            f"the loop at line {line} does not step through a row by a constant of the launch"
+            f"the kernel does not show that the loop at line {line} steps through a row by a "
+            "constant of the launch"
         )
     return length, tile.value
 
@@ -283,7 +285,8 @@ def _loaded_again(source: Source, kernel: Kernel, loops: Sequence[cst.For]) -> t
     arrays: dict[str, str] = {}
     for loop in loops:
         for _, call, text in loads_in(source, loop):
-            if all(map(stable, descendants(call, cst.Name))):
+            names = (n for n in descendants(call, cst.Name) if not is_no_variable(source, n))
+            if all(map(stable, names)):
                 passes.setdefault(text, set()).add(loop)
                 array = argument(call, 0, "array")
                 arrays[text] = source.code(array) if array is not None else ""
@@ -332,7 +335,8 @@ class _Stable:
                 )
                 own = text if name is target else f"{text} in part"
                 self._texts.setdefault(name.value, set()).add(own)
-                self._parts.setdefault(name.value, []).extend(descendants(value, cst.Name))
+                read = [n for n in descendants(value, cst.Name) if not is_no_variable(source, n)]
+                self._parts.setdefault(name.value, []).extend(read)
         self._asked: set[str] = set()
 
     def __call__(self, name: cst.Name) -> bool:
