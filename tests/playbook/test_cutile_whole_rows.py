@@ -121,7 +121,7 @@ IN_PLACE = ("(x, w, y, means, 64)", "(x, w, x, means, 64)")
         ([("(j,), shape=(T,)", "(j,), shape=(1,)")], "counts its blocks"),
         ([("        total += part", "        if j > 3:\\n            break")], "no plain pass"),
         ([("range(steps)", "range(1, steps)")], "no plain pass from the beginning"),
-        ([("shape=(1, T))", "shape=(1, 64))")], "does not step through a row"),
+        ([("shape=(1, T))", "shape=(1, 64))")], "steps through a row by a constant"),
         ([("k, (x, w", "k, (x.t(), w")], "does not give `x` by a name"),
         ([("k, (x, w", "k.replace_hints(occupancy=2), (x, w")], "hints of its own"),
         ([("    tile.launch", "    z = tile.launch")], "part of a larger statement"),
