@@ -49,3 +49,21 @@ def test_a_script_finds_the_projects_modules_after_all_others(
     monkeypatch.setenv("PYTHONPATH", str(elsewhere))
     (elsewhere / "numbers.py").unlink()
     assert code("elsewhere") == 0
+
+
+def test_the_folder_of_the_kernel_needs_no_package_in_it(tmp_path: Path) -> None:
+    """Seen in a repository whose `ops` has no `__init__.py`; another folder is no module still."""
+    for folder in ("ops", "wandb", "benchmarks"):
+        (tmp_path / folder).mkdir()
+    kernel = tmp_path / "ops" / "norm.py"
+    kernel.write_text("ANSWER = 42\n")
+    script = tmp_path / "benchmarks" / "call.py"
+    script.write_text(
+        "from ops.norm import ANSWER\n"
+        "try:\n    import wandb\n"
+        "except ImportError:\n    raise SystemExit(ANSWER) from None\n"
+    )
+    command = [sys.executable, str(script)]
+    asked = {"kernel": str(kernel)}
+    assert run_recorded(command, LAUNCHES, asked, {}, also_on_path=(tmp_path,)).code == 42
+    assert run_recorded(command, LAUNCHES, {}, {}, also_on_path=(tmp_path,)).code == 1

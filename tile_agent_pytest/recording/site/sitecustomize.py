@@ -33,12 +33,13 @@ def _load_package() -> None:
 class _Last(importlib.abc.MetaPathFinder):
     """Finds what nobody else does: modules of the project, for a script in one of its folders.
 
-    No folder without a package in it: a script may ask whether `wandb` is there, and the project
-    have a folder of that name.
+    No folder without a package in it but the kernel's: a script may ask whether `wandb` is there,
+    and the project have a folder of that name.
     """
 
-    def __init__(self, places: list[str]) -> None:
+    def __init__(self, places: list[str], kernel: str) -> None:
         self._places = places
+        self._above = {str(folder) for folder in Path(kernel).parents} if kernel else set[str]()
 
     def find_spec(
         self,
@@ -50,7 +51,9 @@ class _Last(importlib.abc.MetaPathFinder):
         if path is not None:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, self._places)
-        return spec if spec is not None and spec.origin is not None else None
+        if spec is None or spec.origin is not None:
+            return spec
+        return spec if self._above.intersection(spec.submodule_search_locations or ()) else None
 
 
 def _go_on() -> None:
@@ -66,6 +69,6 @@ def _go_on() -> None:
 if os.environ.get("TILE_AGENT_RECORDER"):
     _load_package()
     _setting = json.loads(os.environ["TILE_AGENT_RECORDER"])
-    sys.meta_path.append(_Last(_setting["also_on_path"]))
+    sys.meta_path.append(_Last(_setting["also_on_path"], _setting.get("kernel", "")))
     importlib.import_module(_setting["module"]).install(_setting)
 _go_on()
