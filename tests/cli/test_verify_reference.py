@@ -133,6 +133,20 @@ def test_every_config_is_run(tmp_path: Path) -> None:
     ]
 
 
+def test_configs_of_kernels_that_are_not_launched_do_not_count(tmp_path: Path) -> None:
+    """Seen with dion: a failing case was named by the configs of three kernels at once."""
+    start = TUNED.index("@triton.autotune")
+    other = TUNED[start : TUNED.index("\n\n\n", start)].replace(
+        "def add_kernel", "def other_kernel"
+    )
+    other = other.replace("(64, 32)", "(256, 128, 64)").replace("'BLOCK'", "'OTHER'")
+    half = TUNED.replace("meta['BLOCK'])", "64)")
+    text = f"{half[:start]}{other}\n\n\n{half[start:]}"
+    found = verify(tmp_path, text, *ADDED, "--json").json
+    assert found["reason"].startswith("4 runs, of 2 cases with each config, in Triton's")
+    assert found["details"][0].startswith("x 130, y 130 with BLOCK=32: ")
+
+
 def test_configs_that_the_author_prunes_are_not_run(tmp_path: Path) -> None:
     prune = "prune_configs_by={'early_config_prune': lambda configs, args, **_: configs[2:]}, key"
     half = TUNED.replace("meta['BLOCK'])", "32)").replace("key", prune, 1)

@@ -81,7 +81,8 @@ def run(module: Any, job: Message, number: int, folder: Path) -> Iterator[Messag
     import torch
 
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    for index, config in enumerate(_each_config(module) if interpreted else (None,)):
+    configs = _each_config(module) if interpreted else [_unnamed]
+    for index, named in enumerate(configs):
         error = None
         try:
             function = function_of(module, job["function"])
@@ -89,7 +90,7 @@ def run(module: Any, job: Message, number: int, folder: Path) -> Iterator[Messag
             torch.save(did, folder / f"{number}-{index}.pt")
         except Exception as failure:
             error = _with_its_line(failure, module)
-        yield {"config": config, "error": error}
+        yield {"config": named(), "error": error}
 
 
 def _with_its_line(failure: Exception, module: Any) -> str:
@@ -100,11 +101,20 @@ def _with_its_line(failure: Exception, module: Any) -> str:
     return f"{text} (line {own[-1].lineno}: {own[-1].line})" if own else text
 
 
-def _each_config(module: Any) -> Iterator[str | None]:
-    """Hold every autotuned kernel of a module to one config after the other, and name it.
+def _unnamed() -> str | None:
+    """No config was held."""
+    return None
 
-    Configs that differ in warps or stages alone are one to the interpreter. Where a function of
-    the author's prunes them for each call, any other may be wrong: the first that is left is run.
+
+def _each_config(module: Any) -> Iterator[Callable[[], str | None]]:
+    """Hold the autotuned kernels of a module to one config after the other.
+
+    Those that the first call launches count: others of the file have configs of their own. Configs
+    that differ in warps or stages alone are one to the interpreter. Where a function of the
+    author's prunes them for each call, any other may be wrong: the first that is left is run.
+
+    Yields:
+        What names the configs, once the call is made.
     """
     distinct = [
         (
@@ -115,15 +125,38 @@ def _each_config(module: Any) -> Iterator[str | None]:
         for _, tuner in autotuners(module)
         if not getattr(tuner, "early_config_prune", None)
     ]
-    for index in range(max((len(some) for _, some, _ in distinct), default=1)):
-        named: dict[str, None] = {}
+    launched: set[int] = set()
+
+    def noting(tuner: Any) -> Callable[..., Any]:
+        runs = tuner.run
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            launched.add(id(tuner))
+            return runs(*args, **kwargs)
+
+        return noted
+
+    def named() -> str | None:
+        pairs = (
+            f"{name}={value}"
+            for tuner, _, _ in distinct
+            if id(tuner) in launched
+            for name, value in tuner.configs[0].kwargs.items()
+        )
+        return ", ".join(dict.fromkeys(pairs)) or None
+
+    for tuner, _, _ in distinct:
+        tuner.run = noting(tuner)
+    index, most = 0, 1
+    while index < most:
         for tuner, some, _ in distinct:
-            config = some[min(index, len(some) - 1)]
-            tuner.configs = [config]
-            named |= dict.fromkeys(f"{name}={value}" for name, value in config.kwargs.items())
-        yield ", ".join(named) or None
+            tuner.configs = [some[min(index, len(some) - 1)]]
+        yield named
+        most = max((len(some) for tuner, some, _ in distinct if id(tuner) in launched), default=1)
+        index += 1
     for tuner, _, configs in distinct:
         tuner.configs = configs
+        del tuner.run
 
 
 def _once(
