@@ -89,6 +89,11 @@ def test_flat_arrays_stay() -> None:
         pytest.param(
             "if n > 0:\n    t = ct.load(w, (0,), (8,))", False, id="one that may be left out"
         ),
+        pytest.param(
+            "if n > 0:\n    t = ct.load(w, (0,), (8,))\nelse:\n    t = -ct.load(w, (0,), (8,))",
+            True,
+            id="either way",
+        ),
     ],
 )
 def test_vectors_that_all_blocks_read_alike_are_as_long_as_a_row(

@@ -81,15 +81,42 @@ def _lengths(source: Source, call: cst.Call) -> list[cst.BaseExpression]:
 
 
 def read_under_conditions(source: Source, kernel: Kernel) -> frozenset[str]:
-    """The arrays that a kernel itself reads or writes, and nowhere without asking something."""
+    """The arrays that a kernel itself reads or writes, and may as well not."""
     body = kernel.function.node.body
-    asked: dict[str, bool] = {}
-    for call in CUTILE.find(source, body, (*ACCESSES, f"{CT}num_tiles")):
-        array = argument(call, 0, "array")
-        if isinstance(array, cst.Name):
-            here = any(isinstance(a, cst.If | cst.IfExp) for a in source.ancestors(call))
-            asked[array.value] = asked.get(array.value, True) and here
-    return frozenset(name for name, always in asked.items() if always)
+    arrays = {
+        array.value
+        for call in CUTILE.find(source, body, (*ACCESSES, f"{CT}num_tiles"))
+        if isinstance(array := argument(call, 0, "array"), cst.Name)
+    }
+    return frozenset(name for name in arrays if not _accesses(source, body, name))
+
+
+def _accesses(source: Source, block: cst.CSTNode, array: str) -> bool:
+    """Whether statements access an array whichever way an `if` goes."""
+    for statement in block.body if isinstance(block, cst.IndentedBlock) else [block]:
+        match statement:
+            case cst.If(body=body, orelse=other):
+                rest = other.body if isinstance(other, cst.Else) else other
+                ways = [body, rest] if rest is not None else []
+                found = bool(ways) and all(_accesses(source, way, array) for way in ways)
+            case cst.For(body=body) | cst.While(body=body) | cst.With(body=body):
+                found = _accesses(source, body, array)
+                if isinstance(statement, cst.For):
+                    found = found or _has(source, statement.iter, array)
+            case _:
+                found = _has(source, statement, array)
+        if found:
+            return True
+    return False
+
+
+def _has(source: Source, node: cst.CSTNode, array: str) -> bool:
+    return any(
+        isinstance(name := argument(call, 0, "array"), cst.Name)
+        and name.value == array
+        and not any(isinstance(around, cst.IfExp) for around in source.ancestors(call))
+        for call in CUTILE.find(source, node, (*ACCESSES, f"{CT}num_tiles"))
+    )
 
 
 def undefined_for_some(source: Source, kernel: Kernel) -> cst.CSTNode | None:

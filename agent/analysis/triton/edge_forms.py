@@ -92,9 +92,9 @@ def is_number(dialect: Dialect, source: Source, node: cst.BaseExpression) -> boo
 
 
 def _run_of(dialect: Dialect, source: Source, expression: cst.BaseExpression) -> IndexRange:
-    if is_scalar(dialect, source, expression):
+    if is_scalar(dialect, source, expression, strictly=True):
         return IndexRange(starts=(expression,), rank=0)
-    span = span_of(dialect, source, expression)
+    span = span_of(dialect, source, expression, strictly=True)
     if span is None:
         raise NotRegular(f"`{source.code(expression)}` does not count one by one")
     length = cst.parse_expression(span.extent)

@@ -32,6 +32,7 @@ VALUES: Mapping[str, tuple[tuple[int, str], ...]] = {
 FILLED = {f"{TL}full": (1, "value")}
 ZEROS = f"{TL}zeros"
 WIDE = (f"{TL}float32", f"{TL}float64")
+HALVES = (f"{TL}float16", f"{TL}bfloat16")
 LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
 """What a refusal begins with."""
 LARGEST = 3.4e38
@@ -126,7 +127,7 @@ class Exponents:
                     self._trace(value)
             case cst.Call(
                 func=cst.Attribute(value=value, attr=cst.Name(value="to")), args=[cst.Arg(value=to)]
-            ) if source.name(to) in WIDE:  # 16 bits would be rounded in another base
+            ) if source.name(to) not in HALVES:  # these would be rounded in another base
                 self._promoted = True
                 self._trace(value)
             case _:

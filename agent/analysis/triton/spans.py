@@ -55,14 +55,21 @@ class Span:
     """The dimension it runs along in a tile of two: 0 of `offsets[:, None]`, 1 of `[None, :]`."""
 
 
-def span_of(dialect: Dialect, source: Source, expression: cst.BaseExpression) -> Span | None:
+def span_of(
+    dialect: Dialect, source: Source, expression: cst.BaseExpression, *, strictly: bool = False
+) -> Span | None:
     """The run that an expression is; None when it is none, or not for certain.
 
     Args:
         dialect: Triton.
         source: the file.
         expression: in a kernel.
+        strictly: as for `is_scalar`.
     """
+
+    def scalar(part: cst.BaseExpression) -> bool:
+        return is_scalar(dialect, source, part, strictly=strictly)
+
     behind = value_of(source, expression)
     match behind:
         case cst.BinaryOperation(operator=cst.Add()):
@@ -72,18 +79,20 @@ def span_of(dialect: Dialect, source: Source, expression: cst.BaseExpression) ->
             )
             if left is not None and right is None and is_scalar(dialect, source, behind.right):
                 return Span((*left.starts, behind.right), left.extent, left.axis)
-            if right is not None and left is None and is_scalar(dialect, source, behind.left):
+            if right is not None and left is None and scalar(behind.left):
                 return Span((behind.left, *right.starts), right.extent, right.axis)
         case cst.Call():
-            return _span_of_call(dialect, source, behind)
+            return _span_of_call(dialect, source, behind, strictly=strictly)
         case cst.Subscript() if (axis := expanded_axis(behind)) is not None:
-            inner = span_of(dialect, source, behind.value)
+            inner = span_of(dialect, source, behind.value, strictly=strictly)
             if inner is not None and inner.axis is None:
                 return Span(inner.starts, inner.extent, axis)
     return None
 
 
-def _span_of_call(dialect: Dialect, source: Source, call: cst.Call) -> Span | None:
+def _span_of_call(
+    dialect: Dialect, source: Source, call: cst.Call, *, strictly: bool
+) -> Span | None:
     called = source.name(call.func)
     if called == ARANGE:
         start, end = argument(call, 0, "start"), argument(call, 1, "end")
@@ -92,24 +101,27 @@ def _span_of_call(dialect: Dialect, source: Source, call: cst.Call) -> Span | No
     if called in SAME and call.args:
         cast = argument(call, 1, "dtype") if called == f"{TL}cast" else None
         keeps = called != f"{TL}cast" or (cast is not None and source.name(cast) in WHOLE)
-        return span_of(dialect, source, call.args[0].value) if keeps else None
+        return span_of(dialect, source, call.args[0].value, strictly=strictly) if keeps else None
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "to" and called is None:
         keeps = len(call.args) == 1 and source.name(call.args[0].value) in WHOLE
-        return span_of(dialect, source, call.func.value) if keeps else None
+        return span_of(dialect, source, call.func.value, strictly=strictly) if keeps else None
     return None
 
 
-def is_scalar(dialect: Dialect, source: Source, expression: cst.BaseExpression) -> bool:
+def is_scalar(
+    dialect: Dialect, source: Source, expression: cst.BaseExpression, *, strictly: bool = False
+) -> bool:
     """Whether an expression is certainly no tile: nothing in it counts or loads elements.
 
     Of a name that has one value or another, all values that the function gives it are looked at.
+    What a function of another file makes of scalars is taken for one, unless `strictly`.
     """
     tiles = {*dialect.iotas, *dialect.loads, *dialect.accumulators, *POINTERS} - {LOAD}
     left, seen = [expression], {expression}
     while left:
         looked_at = left.pop()
         for call in descendants(looked_at, cst.Call):
-            if dialect.called(source, call) in tiles or _may_make_a_tile(source, call):
+            if dialect.called(source, call) in tiles or _may_make_a_tile(source, call, strictly):
                 return False
         for name in descendants(looked_at, cst.Name):
             if is_no_variable(source, name) or source.name(name) == TL[:-1]:
@@ -124,11 +136,14 @@ def is_scalar(dialect: Dialect, source: Source, expression: cst.BaseExpression) 
     return True
 
 
-def _may_make_a_tile(source: Source, call: cst.Call) -> bool:
-    """Whether what is called is neither the language's, Python's nor a method."""
+def _may_make_a_tile(source: Source, call: cst.Call, strictly: bool) -> bool:
+    """Whether what is called may make a tile of scalars; strictly, what is neither the language's,
+    Python's nor a method may."""
     called = source.name(call.func)
     if called in SHAPED or source.function_of(call.func) is not None:
         return True
+    if not strictly:
+        return False
     is_method = isinstance(call.func, cst.Attribute) and called is None
     known = called is not None and called.startswith((TL, "builtins.", "triton."))
     return not (is_method or known)
