@@ -890,7 +890,10 @@ def test_a_score_that_is_scaled_again_in_a_branch_is_not_folded_twice(
     agree("softmax", [[[3, 16]], [[2, 9]]], old, new, tmp_path)
 
 
-@pytest.mark.parametrize("line", ["score *= cap", "score = x * tl.max(score, axis=0)"])
+@pytest.mark.parametrize(
+    "line",
+    ["score *= cap", "score = x * tl.max(score, axis=0)", "score = score.to(tl.float16)"],
+)
 def test_an_exponent_that_is_scaled_in_place_or_a_scale_itself_is_left_alone(line: str) -> None:
     said = refusal("folded-exp2", SOFTCAP.replace("{line}", line))
     given = line.removeprefix("score = ")
