@@ -233,6 +233,10 @@ REFUSED = {
                   "        scores = tl.where(keep[None, :], scores, 0.0)"),),
         "another number when it is asked again",
     ),
+    "a size that changes": (
+        (("        k_ptrs =", "        BLOCK_N: tl.constexpr = 4\n        k_ptrs ="),),
+        "`BLOCK_N` may be another number by then",
+    ),
     "a limit that is a tile": (
         ((MASKED, "lim = tl.broadcast_to(n, (BLOCK_N,))\n"
                   "        scores = tl.where((cols < lim)[None, :], scores, 0.0)"),),

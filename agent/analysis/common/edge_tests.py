@@ -7,7 +7,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -32,23 +32,6 @@ class EdgeTest:
     """Code that is true where the condition may not hold for the whole of a tile."""
     of_a_step: bool
     """Whether that may change from one step of the loop to the next."""
-
-
-@dataclass(frozen=True)
-class EdgeMask:
-    """A statement in a loop that masks a tile, and does nothing to it in some of the steps."""
-
-    line: cst.SimpleStatementLine
-    mask: cst.BaseExpression
-    """The condition that it masks by."""
-    target: str
-    """The name that the masked tile gets."""
-    kept: cst.BaseExpression
-    """What the tile is where the mask removes nothing."""
-    again: cst.BaseExpression
-    """The same as the statement's value, of a tile that has the name already."""
-    tests: tuple[str, ...]
-    """Code of conditions of which one holds where the mask removes something."""
 
 
 @dataclass(frozen=True)
@@ -139,16 +122,6 @@ def asked_in(source: Source, loop: cst.For, line: cst.CSTNode) -> int:
         if isinstance(around, cst.If) and is_of_a_step(loop, around.test):
             return source.line(around)
     return 0
-
-
-def keeps_its_name(target: str, parts: Iterable[cst.CSTNode]) -> bool:
-    """Whether none of some parts reads a name, so that it may be given a value before them.
-
-    Args:
-        target: the name.
-        parts: of a statement that masks, and the tests that ask for it.
-    """
-    return not any(n.value == target for part in parts for n in descendants(part, cst.Name))
 
 
 def is_of_a_step(loop: cst.For, expression: cst.BaseExpression) -> bool:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import of_each
-from agent.analysis.common.edge_tests import EdgeMask, asked_in, edge_tests, keeps_its_name, loop_of
+from agent.analysis.common.edge_masks import EdgeMask, MaskForm, edge_mask, masks_in_loops
+from agent.analysis.common.edge_tests import asked_in, edge_tests
 from agent.analysis.common.index_runs import IndexRange, NotRegular
-from agent.analysis.common.seen_types import narrow_array
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.edge_tests import CHOOSE, READING
 from agent.analysis.cutile.element_types import ElementTypes
 from agent.analysis.cutile.index_ranges import same_constant
 from agent.analysis.cutile.positive import constant_number
 from agent.analysis.cutile.tile_shapes import Edges, edges_of
-from agent.syntax import Source, descendants, positional
+from agent.syntax import Source, positional
 
 LOOKED_FOR = "looks for float32 tiles of a loop that are masked by their number, as at a diagonal"
 """What a refusal begins with."""
@@ -27,16 +28,8 @@ def edge_masks(subject: Subject, kernel: Kernel) -> list[EdgeMask]:
     Raises:
         NotApplicable: there are none, with the reason of each.
     """
-    source = subject.source
-    masks = [
-        (loop, call)
-        for call in descendants(kernel.function.node.body, cst.Call)
-        if source.name(call.func) == CHOOSE and (loop := loop_of(source, call))
-    ]
-    return of_each(
-        masks,
-        lambda mask: _of_mask(subject, kernel, *mask),
-        f"{LOOKED_FOR}, and {kernel.name} has none",
+    return masks_in_loops(
+        subject.source, kernel, CHOOSE, partial(_of_mask, subject, kernel), LOOKED_FOR
     )
 
 
@@ -54,9 +47,8 @@ def _of_mask(subject: Subject, kernel: Kernel, loop: cst.For, call: cst.Call) ->
     if tested := asked_in(source, loop, line):
         raise NotApplicable(f"{at} is masked under a condition already, that of line {tested}")
     mask, kept, fill = positional(call)
-    if constant_number(source, fill) is None or not ElementTypes(
-        source, kernel.function
-    ).is_float32(kept):
+    is_float32 = ElementTypes(source, kernel.function).is_float32(kept)
+    if constant_number(source, fill) is None or not is_float32:
         raise NotApplicable(f"{at} masks what may not be float32, or by more than a number")
     edges = edges_of(source, kept)
     if edges is None:
@@ -67,17 +59,10 @@ def _of_mask(subject: Subject, kernel: Kernel, loop: cst.For, call: cst.Call) ->
             _check_covered(source, run, edges)
     except NotRegular as reason:
         raise NotApplicable(f"the mask of {at}: {reason}") from None
-    starts = [start for test in tests for run in test.runs for start in run.starts]
-    if narrow := narrow_array(source, subject.launches, kernel.name, starts):
-        raise NotApplicable(f"the mask of {at} counts in numbers of {narrow}")
-    texts = tuple(test.text for test in tests)
-    others = [mask, *map(cst.parse_expression, texts)]
-    if source.code(kept) != target and not keeps_its_name(target, others):
-        raise NotApplicable(f"{at} gives the name of what it masks by")
     condition, _, otherwise = call.args[:3]
     named = cst.Arg(cst.Name(target), comma=call.args[1].comma)
     again = call.with_changes(args=[condition, named, otherwise])
-    return EdgeMask(line, mask, target, kept, again, texts)
+    return edge_mask(subject, kernel, line, MaskForm(target, kept, again), [mask, fill], tests)
 
 
 def _check_covered(source: Source, run: IndexRange, edges: Edges) -> None:

@@ -5,33 +5,21 @@ This file may not import the dialect, which asks it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Dialect
+from agent.analysis.common.edge_masks import MaskForm
 from agent.analysis.common.edge_tests import NumberReading, asks_for
 from agent.analysis.common.index_runs import IndexRange, NotRegular
 from agent.analysis.common.numbers import number_of
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.spans import holds_at, is_pure, is_scalar, span_of
-from agent.syntax import Source, descendants, positional
+from agent.syntax import Source, assigned, descendants, positional
 
 TL = "triton.language."
 CHOOSE = f"{TL}where"
-
-
-@dataclass(frozen=True)
-class MaskForm:
-    """What a statement makes of a tile that it masks."""
-
-    target: str
-    """The name that it gives."""
-    kept: cst.BaseExpression
-    """What it is where nothing is masked."""
-    again: cst.BaseExpression
-    """The statement's value, of a tile that has the name already."""
 
 
 def reading(dialect: Dialect) -> NumberReading:
@@ -46,7 +34,7 @@ def is_edge_test(dialect: Dialect, source: Source, line: cst.If) -> bool:
         return False
     chosen = [c for c in descendants(last, cst.Call) if source.name(c.func) == CHOOSE]
     form = form_of(dialect, source, last, chosen[0]) if len(chosen) == 1 else None
-    if form is None or source.code(form.kept) != form.target:
+    if form is None or not form.is_itself(source):
         return False
     return asks_for(source, line, positional(chosen[0])[0], reading(dialect))
 
@@ -98,6 +86,18 @@ def _run_of(dialect: Dialect, source: Source, expression: cst.BaseExpression) ->
     if span is None:
         raise NotRegular(f"`{source.code(expression)}` does not count one by one")
     length = cst.parse_expression(span.extent)
+    if any(_changes(source, expression, name.value) for name in descendants(length, cst.Name)):
+        raise NotRegular(f"`{span.extent}` may be another number by then")
     if span.axis is None:
         return IndexRange(starts=span.starts, length=length)
     return IndexRange(starts=span.starts, length=length, place=1 - span.axis, rank=2)
+
+
+def _changes(source: Source, place: cst.CSTNode, name: str) -> bool:
+    """Whether the function around gives a name more values than one."""
+    function = source.enclosing(place)
+    if function is None:
+        return False
+    given = sum(parameter.name.value == name for parameter in function.parameters)
+    targets = (target for target, _ in assigned(function.node.body))
+    return given + sum(isinstance(t, cst.Name) and t.value == name for t in targets) > 1

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import of_each
-from agent.analysis.common.edge_tests import (
-    EdgeMask,
-    asked_in,
-    edge_tests,
-    keeps_its_name,
-    loop_of,
-)
+from agent.analysis.common.edge_masks import EdgeMask, edge_mask, masks_in_loops
+from agent.analysis.common.edge_tests import asked_in, edge_tests
 from agent.analysis.common.index_runs import NotRegular
-from agent.analysis.common.seen_types import narrow_array
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.edge_forms import CHOOSE, form_of, is_number, reading
@@ -37,16 +32,8 @@ def edge_masks(subject: Subject, kernel: Kernel) -> list[EdgeMask]:
     Raises:
         NotApplicable: there are none, with the reason of each.
     """
-    source = subject.source
-    masks = [
-        (loop, call)
-        for call in descendants(kernel.function.node.body, cst.Call)
-        if source.name(call.func) == CHOOSE and (loop := loop_of(source, call))
-    ]
-    return of_each(
-        masks,
-        lambda mask: _of_mask(subject, kernel, *mask),
-        f"{LOOKED_FOR}, and {kernel.name} has none",
+    return masks_in_loops(
+        subject.source, kernel, CHOOSE, partial(_of_mask, subject, kernel), LOOKED_FOR
     )
 
 
@@ -66,15 +53,7 @@ def _of_mask(subject: Subject, kernel: Kernel, loop: cst.For, call: cst.Call) ->
         tests = edge_tests(source, loop, line, mask, reading(TRITON))
     except NotRegular as reason:
         raise NotApplicable(f"the mask of {at}: {reason}") from None
-    starts = [start for test in tests for run in test.runs for start in run.starts]
-    if narrow := narrow_array(source, subject.launches, kernel.name, starts):
-        raise NotApplicable(f"the mask of {at} counts in numbers of {narrow}")
-    texts = tuple(test.text for test in tests)
-    is_itself = source.code(form.kept) == form.target
-    others = [mask, positional(call)[2], *map(cst.parse_expression, texts)]
-    if not is_itself and not keeps_its_name(form.target, others):
-        raise NotApplicable(f"{at} gives the name of what it masks by")
-    return EdgeMask(line, mask, form.target, form.kept, form.again, texts)
+    return edge_mask(subject, kernel, line, form, [mask, positional(call)[2]], tests)
 
 
 def _kind(source: Source, kernel: Kernel, node: cst.BaseExpression, seen: frozenset[str]) -> str:

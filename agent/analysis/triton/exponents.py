@@ -33,6 +33,7 @@ FILLED = {f"{TL}full": (1, "value")}
 ZEROS = f"{TL}zeros"
 WIDE = (f"{TL}float32", f"{TL}float64")
 HALVES = (f"{TL}float16", f"{TL}bfloat16")
+"""Types that an exponent is rounded to."""
 LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
 """What a refusal begins with."""
 LARGEST = 3.4e38

@@ -102,13 +102,15 @@ def scale(x, factor):
     def apply(self, subject: Subject, params: Params) -> str:
         """Annotate the arrays of the launched kernels that nothing is said of."""
         source = subject.source
-        kernels, reasons = CUTILE.chosen(source), []
-        for kernel in kernels:
-            if (place := undefined_for_some(source, kernel)) is not None:
-                at = f"line {source.line(place)} of {kernel.name}"
-                reasons.append(f"{at} computes from a length alone what some lengths have not")
-        told = [kernel for kernel in kernels if undefined_for_some(source, kernel) is None]
-        parameters = [p for kernel in told for p in _arrays(source, kernel)]
+        parameters: list[cst.Param] = []
+        reasons: list[str] = []
+        for kernel in CUTILE.chosen(source):
+            place = undefined_for_some(source, kernel)
+            if place is None:
+                parameters += _arrays(source, kernel)
+                continue
+            at = f"line {source.line(place)} of {kernel.name}"
+            reasons.append(f"{at} computes from a length alone what some lengths have not")
         if not parameters:
             raise all_refuse(
                 reasons,

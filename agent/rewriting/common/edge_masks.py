@@ -8,7 +8,8 @@ from typing import Any
 import libcst as cst
 
 from agent.analysis.common.derived_names import is_no_variable
-from agent.analysis.common.edge_tests import EITHER, EdgeMask
+from agent.analysis.common.edge_masks import EdgeMask, reads
+from agent.analysis.common.edge_tests import EITHER
 from agent.rewriting.common.dead_names import COUNTING
 from agent.syntax import Edits, Source, descendants
 
@@ -39,15 +40,15 @@ def _removed(_: Any) -> cst.RemovalSentinel:
 def _under_condition(source: Source, mask: EdgeMask, moved: list[cst.SimpleStatementLine]) -> Edit:
     """The edit that writes `if`, below it what only the mask reads, and the mask."""
     test = EITHER.join(mask.tests)
-    is_itself = isinstance(mask.kept, cst.Name) and mask.kept.value == mask.target
-    before = [] if is_itself else [f"{mask.target} = {source.code(mask.kept)}"]
+    form, is_itself = mask.form, mask.form.is_itself(source)
+    before = [] if is_itself else [f"{form.target} = {source.code(form.kept)}"]
     inner = [line.with_changes(leading_lines=_comments(line)) for line in moved]
 
     def edit(line: cst.SimpleStatementLine) -> Any:
         masked = line
         if not is_itself:
-            target = cst.AssignTarget(cst.Name(mask.target))
-            masked = line.with_changes(body=[cst.Assign([target], mask.again)])
+            target = cst.AssignTarget(cst.Name(form.target))
+            masked = line.with_changes(body=[cst.Assign([target], form.again)])
         block = cst.IndentedBlock([*inner, masked.with_changes(leading_lines=_comments(line))])
         asked = cst.If(cst.parse_expression(test), block)
         first, *rest = [*map(cst.parse_statement, before), asked]
@@ -74,16 +75,11 @@ def _for_the_mask(
     ]
     gone: list[cst.CSTNode] = [mask.mask]
     found: list[cst.SimpleStatementLine] = []
-    asked = {
-        name.value
-        for test in mask.tests
-        for name in descendants(cst.parse_expression(test), cst.Name)
-    }
+    tests = [cst.parse_expression(test) for test in mask.tests]
     for line in reversed(above):
         name, value = _counted(source, line), cst.ensure_type(line.body[0], cst.Assign).value
-        is_free = name not in asked and not _is_read(source, line, name, [*gone, *found])
-        stays = any(n.value == mask.target for n in descendants(value, cst.Name))
-        if is_free and not stays and holds_at(source, value, mask.line):
+        is_free = not reads(tests, name) and not _is_read(source, line, name, [*gone, *found])
+        if is_free and not reads([value], mask.form.target) and holds_at(source, value, mask.line):
             found.insert(0, line)
     return found
 
