@@ -53,7 +53,7 @@ def test_a_size_may_grow_as_before() -> None:
     assert max(variant["factor"] for variant in after) > 1
 
 
-@pytest.mark.parametrize("name", ["as it is", "added", "a window and the diagonal"])
+@pytest.mark.parametrize("name", ["as it is", "added", "a name", "a window and the diagonal"])
 def test_the_question_is_known_however_it_is_laid_out(name: str) -> None:
     source = Source(edged(changed(*FITTING[name][0])))
     assert ("if (\n" in source.text) is (name == "a window and the diagonal")

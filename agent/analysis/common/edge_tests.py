@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import is_no_variable
 from agent.analysis.common.index_runs import IndexRange, NotRegular, indexed
 from agent.analysis.common.masks import conditions
 from agent.analysis.common.reaching_definitions import binds, value_of
@@ -99,7 +100,8 @@ def _only_masks(source: Source, line: cst.If) -> bool:
             case cst.SimpleStatementLine(
                 body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))])]
             ) if function is not None:
-                reads = (n for n in descendants(function.node, cst.Name) if n.value == name)
+                named = (n for n in descendants(function.node, cst.Name) if n.value == name)
+                reads = (n for n in named if not is_no_variable(source, n))  # as in `mask=`
                 if not all(line.body in source.ancestors(read) for read in reads):
                     return False
             case _:
