@@ -140,11 +140,14 @@ def story(events: list[Event]) -> dict[str, Any]:
     run = Run()
     compared: dict[int, Comparison] = {}
     ended_s: list[float] = []  # of each row
+    origin_ms: dict[str, float] = {}
     for event in events:
         run = advance(run, event)
         ended_s += [run.spent_s] * (len(run.rows) - len(ended_s))
         if isinstance(event, Measured):
             compared[run.iteration] = event.comparison
+        if not origin_ms and run.calibration:
+            origin_ms = dict(run.calibration.levels_ms)
     rows = [
         {
             "iteration": row.iteration,
@@ -167,6 +170,7 @@ def story(events: list[Event]) -> dict[str, Any]:
         "best_sha": run.incumbent_sha,
         "faded": list(run.finished.faded) if run.finished else [],
         "final": _effect(run.finished.comparison) if run.finished else None,
+        "origin_shares": run.least_times.shares(origin_ms) if run.least_times else {},
         "spent_s": round(run.spent_s, 1),
         "environment": run.started.environment if run.started else None,
     }

@@ -39,10 +39,10 @@ CAPTURE_S = 150.0
 LEAST_S = 110.0
 """With less left, no run is begun: it would come to one comparison at most."""
 HEAD = (
-    "| kernel | capture, s | exit | to the baseline, s | calibration, s (configs) | iterations, s "
-    "| kept | gain | last line |"
+    "| kernel | capture, s | exit | to the baseline, s | calibration, s (configs) "
+    "| the origin's share of its roof | iterations, s | kept | gain | last line |"
 )
-RULE = "|:--|--:|:--|--:|:--|:--|:--|:--|:--|"
+RULE = "|:--|--:|:--|--:|:--|:--|:--|:--|:--|:--|"
 
 
 def main() -> int:
@@ -171,6 +171,7 @@ def row(record: dict[str, Any]) -> str:
         f"{record['calibration_s']:.0f} ({record['compared']} of {record['configs']})"
         if "calibration_s" in record
         else "-",
+        ", ".join(f"{each:.0%}" for each in record.get("origin_shares", {}).values()) or "-",
         ", ".join(f"{each:.0f}" for each in iterations_s) or "-",
         ", ".join(
             f"{each['optimization']} {each['effect']['improvement']:+.1%}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from agent.events import StopReason
+from agent.events import Calibrated, StopReason
+from agent.least_time import LeastTime, LeastTimes
 from agent.state import Phase
 from benchmarks.loop_run import Limits, run_loop, story
 from benchmarks.spec import Spec
@@ -118,3 +120,14 @@ def test_the_story_of_a_run_that_was_cut_off() -> None:
     assert [r["optimization"] for r in told["rows"]] == ["baseline"]
     assert (told["final"], told["stopped"]) == (None, None)
     assert story([])["rows"] == []
+
+
+def test_the_story_says_how_near_the_origin_is_to_its_roof() -> None:
+    at = next(n for n, event in enumerate(HISTORY) if isinstance(event, Calibrated))
+    calibrated = HISTORY[at]
+    assert isinstance(calibrated, Calibrated)
+    ((config, level_ms),) = calibrated.calibration.levels_ms.items()
+    least = LeastTimes((LeastTime(config, level_ms / 4, 0.0, 2**30),), 4000.0, measured=True)
+    told = story([*HISTORY[:at], replace(calibrated, least_times=least), *HISTORY[at + 1 :]])
+    assert told["origin_shares"] == {config: pytest.approx(0.25)}
+    assert story(list(HISTORY))["origin_shares"] == {}
