@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import libcst as cst
-from libcst.metadata import BuiltinAssignment
+from libcst.metadata import Assignment, BuiltinAssignment
 
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source
@@ -32,5 +32,16 @@ def hidden(source: Source, place: cst.CSTNode, *names: str) -> str:
 def check_builtins(source: Source, place: cst.CSTNode, *names: str) -> None:
     """Raise `NotApplicable` where one of these builtins is something of the file's at a place."""
     if name := hidden(source, place, *names):
-        line = source.line(place)
-        raise NotApplicable(f"`{name}` is a name of the file's own at line {line}")
+        line, made = source.line(place), _made_at(source, place, name)
+        raise NotApplicable(
+            f"`{name}` is a name of the file's own{made}, and line {line} would need Python's"
+        )
+
+
+def _made_at(source: Source, place: cst.CSTNode, name: str) -> str:
+    """`, that of line 7`; nothing where no statement of the file makes it."""
+    scope = source.scope(place)
+    assert scope is not None
+    own = (found for found in scope[name] if isinstance(found, Assignment))
+    first = next(own, None)
+    return f", that of line {source.line(first.node)}" if first is not None else ""

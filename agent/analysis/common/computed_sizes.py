@@ -7,7 +7,7 @@ is a tile size only to every kernel that is given it, a statement above its firs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,15 +18,18 @@ from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.grid_coverage import loop_covers
+from agent.analysis.common.host_uses import (
+    is_guard,
+    is_handed_on,
+    is_of_its_own,
+    only_for_options,
+)
 from agent.analysis.common.intensity import in_loop
 from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.provenance import UNCOVERED, check_grid_use, grid_nodes, tile_names
-from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.size_changes import SizeChanges
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source, Untraceable, descendants
-
-_ASSIGNING = (cst.Assign, cst.AnnAssign, cst.AugAssign)
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,25 @@ class ComputedTile:
     changes: SizeChanges
 
 
-def computed_tiles(dialect: Dialect, source: Source, kernel: Kernel) -> Iterator[ComputedTile]:
+def computed_tiles(
+    dialect: Dialect, source: Source, kernel: Kernel, elsewhere: Mapping[str, str]
+) -> Iterator[ComputedTile]:
     """The tile sizes of a kernel that its launches are given by one name each.
+
+    Args:
+        dialect: the kernel's language.
+        source: the file.
+        kernel: one of its kernels.
+        elsewhere: constants that are left out, and why.
 
     Raises:
         NotApplicable: there is none; the message says why, size by size.
     """
-    refused: dict[str, str] = {}
+    refused = dict(elsewhere)
     seen: set[str] = set()
     for constant in tile_names(dialect, source, kernel):
+        if constant in elsewhere:
+            continue
         try:
             found = computed_tile(dialect, source, kernel, constant)
         except NotApplicable as refusal:
@@ -118,79 +131,13 @@ def _computed(dialect: Dialect, source: Source, given: cst.Name, *, replaced: bo
     uses = list(chain.from_iterable(source.uses(assignment) for assignment in assignments))
     counted, changes = [], SizeChanges()
     for use in dict.fromkeys(uses):
-        if _is_of_its_own(source, use) or _is_guard(source, use):
+        if is_of_its_own(source, use) or is_guard(source, use):
             continue
-        if _only_for_options(source, use, launches) or (replaced and _is_handed_on(source, use)):
+        if only_for_options(source, use, launches) or (replaced and is_handed_on(source, use)):
             continue
         changes &= _changes(dialect, source, use, launches)
         counted.append(use)
     return ComputedTile(given.value, _place(source, nodes, counted), changes)
-
-
-def _only_for_options(source: Source, use: cst.Name, launches: list[Launch]) -> bool:
-    """Whether a use computes an option of launches alone: `warps = 8 if BLOCK > 2048 else 4`.
-
-    That may be kept for other launches: whatever the number is, it changes no result.
-    """
-    statement = next((a for a in source.ancestors(use) if isinstance(a, cst.BaseStatement)), None)
-    inside = statement.body.body if isinstance(statement, cst.If) else [statement]
-    options = {id(value) for launch in launches for value in launch.hints.values()}
-    if any(id(a) in options for a in (use, *source.ancestors(use))):
-        return True
-    for line in inside:
-        match line:
-            case cst.SimpleStatementLine(
-                body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)])]
-            ):
-                later = [u for a in source.assignments(target) for u in source.uses(a)]
-                later = [u for u in later if not _is_of_its_own(source, u)]
-                chosen = [u for u in later if id(u) in options]
-                rest = [u for u in later if u not in chosen and not _is_handed_on(source, u)]
-                if not chosen or rest:
-                    return False
-            case _:
-                return False
-    return not (isinstance(statement, cst.If) and isinstance(statement.orelse, cst.Else))
-
-
-def _is_handed_on(source: Source, use: cst.Name) -> bool:
-    """Whether a use only returns the name, or keeps it: `ctx.BLOCK = BLOCK`."""
-    for around in source.ancestors(use):
-        match around:
-            case cst.Return():
-                return True
-            case cst.Assign(targets=[cst.AssignTarget(target=target)]):
-                parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple) else []
-                return all(isinstance(part, cst.Attribute) for part in parts or [target])
-            case cst.Call() | cst.BinaryOperation() | cst.BaseStatement():
-                return False
-    return False
-
-
-def _is_of_its_own(source: Source, use: cst.Name) -> bool:
-    """Whether a use is part of computing the name itself: `BLOCK = min(BLOCK, 2048)`."""
-    for around in source.ancestors(use):
-        if isinstance(around, _ASSIGNING):
-            return binds(around, use.value)
-        if isinstance(around, cst.BaseStatement):
-            return False
-    return False
-
-
-def _is_guard(source: Source, use: cst.Name) -> bool:
-    """Whether a use decides only whether to raise, or to assert."""
-    for around in source.ancestors(use):
-        if isinstance(around, cst.Assert | cst.Raise):
-            return True
-        if isinstance(around, cst.If):
-            body = around.body.body
-            return around.orelse is None and all(
-                isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Raise)
-                for line in body
-            )
-        if isinstance(around, cst.BaseStatement):
-            return False
-    return False
 
 
 def _changes(
