@@ -146,9 +146,12 @@ def test_results_are_the_same(params: Params, tmp_path: Path) -> None:
             ),
             "of prefix_kernel",
         ),
-        # The host makes a table with an entry for each block.
+        # What the host makes of it is handed to the kernel.
         (
-            ("    grid =", "    table = torch.zeros(n // block)\n    grid ="),
+            (
+                "    grid =",
+                "    table = torch.zeros(n // block)\n    q = q + table.sum()\n    grid =",
+            ),
             "uses `block` for more than tiles and grid",
         ),
     ],
@@ -157,6 +160,13 @@ def test_a_block_that_is_more_than_a_tile_stays(change: tuple[str, str], reason:
     text = launched(ONE, BOTH, after=KEPT)
     assert change[0] in text
     assert reason in refusal(text.replace(*change))
+
+
+def test_what_the_host_makes_of_it_elsewhere_is_no_matter() -> None:
+    text = launched(
+        f"{ONE}    parts = triton.cdiv(n, block)\n    kept = torch.empty(parts)\n", BOTH
+    )
+    assert "BLOCK_N=max(block // 2, 16)" in changed(text)
 
 
 def test_integers_that_can_be_others_where_they_are_made_are_left_to_blocks_and_warps() -> None:

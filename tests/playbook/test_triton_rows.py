@@ -344,7 +344,7 @@ def test_a_max_of_the_file_s_own_is_not_called() -> None:
         kernel(SCALED).replace("def f(x)", "def f(x, max=None)"),
     ]
     for text in own:
-        with pytest.raises(NotApplicable, match="`max` is a name of the file's own at line"):
+        with pytest.raises(NotApplicable, match="`max` is a name of the file's own"):
             ENTRY.apply(subject(text), LITTLE)
     elsewhere = kernel("    max = tl.max(x, axis=0)\n    x = x / (1.0 + max)\n" + STORE)
     assert "row_mask" in ENTRY.apply(subject(elsewhere), LITTLE)

@@ -20,7 +20,6 @@ from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.host_uses import (
     is_guard,
-    is_handed_on,
     is_of_its_own,
     only_for_options,
 )
@@ -62,7 +61,7 @@ def computed_tiles(
         if constant in elsewhere:
             continue
         try:
-            found = computed_tile(dialect, source, kernel, constant)
+            found = _computed_tile(dialect, source, kernel, constant)
         except NotApplicable as refusal:
             refused[constant] = str(refusal)
             continue
@@ -74,18 +73,8 @@ def computed_tiles(
         raise all_refuse(reasons, f"{kernel.name} has no named tile size")
 
 
-def computed_tile(
-    dialect: Dialect, source: Source, kernel: Kernel, constant: str, *, replaced: bool = False
-) -> ComputedTile:
+def _computed_tile(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> ComputedTile:
     """The tile behind a constant that the host computes.
-
-    Args:
-        dialect: the kernel's language.
-        source: the file.
-        kernel: one of its kernels.
-        constant: one of the kernel's constants.
-        replaced: the launches are to be given another name, so that this one keeps its value: it
-            may be handed on, and may be an integer of the file.
 
     Raises:
         NotApplicable: it is more than a tile size, or no name of the host's own.
@@ -103,11 +92,11 @@ def computed_tile(
     first = names[0]
     if any(set(source.assignments(n)) != set(source.assignments(first)) for n in names):
         raise NotApplicable("its launches are given different names for it")
-    if not replaced and _is_integer(source, first):
+    if _is_integer(source, first):
         raise NotApplicable(
             "it is an integer of the file, and only what the host computes can be scaled"
         )
-    return _computed(dialect, source, first, replaced=replaced)
+    return _computed(dialect, source, first)
 
 
 def _is_integer(source: Source, given: cst.Name) -> bool:
@@ -118,7 +107,7 @@ def _is_integer(source: Source, given: cst.Name) -> bool:
     return True
 
 
-def _computed(dialect: Dialect, source: Source, given: cst.Name, *, replaced: bool) -> ComputedTile:
+def _computed(dialect: Dialect, source: Source, given: cst.Name) -> ComputedTile:
     """The tile behind a name of the host."""
     launches = [launch for kernel in dialect.kernels(source) for launch in kernel.launches]
     assignments = source.assignments(given)
@@ -133,7 +122,7 @@ def _computed(dialect: Dialect, source: Source, given: cst.Name, *, replaced: bo
     for use in dict.fromkeys(uses):
         if is_of_its_own(source, use) or is_guard(source, use):
             continue
-        if only_for_options(source, use, launches) or (replaced and is_handed_on(source, use)):
+        if only_for_options(source, use, launches):
             continue
         changes &= _changes(dialect, source, use, launches)
         counted.append(use)

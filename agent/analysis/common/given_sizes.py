@@ -19,6 +19,7 @@ from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.each_kernel import of_constants
 from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.host_uses import (
+    feeds,
     is_guard,
     is_handed_on,
     is_of_its_own,
@@ -59,13 +60,18 @@ def given_sizes(
         if constant in elsewhere:
             continue
         try:
-            found.append(_given_size(dialect, source, kernel, constant))
+            found.append(given_size(dialect, source, kernel, constant))
         except NotApplicable as refusal:
             refused[constant] = str(refusal)
     return tuple(found), tuple(of_constants(kernel.name, refused))
 
 
-def _given_size(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> GivenSize:
+def given_size(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> GivenSize:
+    """The tile size behind a constant.
+
+    Raises:
+        NotApplicable: it is more than that, no loop goes over its blocks, or the host rests on it.
+    """
     if not kernel.launches:
         raise not_launched(source, kernel)
     if constant not in kernel.constants:
@@ -142,6 +148,7 @@ def _asking(
             or is_guard(source, use)
             or is_handed_on(source, use)
             or only_for_options(source, use, launches)
+            or not feeds(source, use, launch, launches)
         ):
             continue
         yield use

@@ -10,7 +10,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Launch
 from agent.analysis.common.reaching_definitions import binds
-from agent.syntax import Source
+from agent.syntax import Source, descendants
 
 _ASSIGNING = (cst.Assign, cst.AnnAssign, cst.AugAssign)
 
@@ -78,4 +78,37 @@ def is_guard(source: Source, use: cst.Name) -> bool:
             )
         if isinstance(around, cst.BaseStatement):
             return False
+    return False
+
+
+def feeds(source: Source, use: cst.Name, launch: Launch, launches: list[Launch]) -> bool:
+    """Whether what is computed from a use may reach a launch, through names of its function.
+
+    What another function computes does not, unless the launching one mentions that; nor what
+    another launch is given: which places that fills, its own blocks say. What is done with the use
+    other than computing a name may do anything.
+    """
+    others = {each.node for each in launches if each is not launch}
+    function = source.enclosing(use)
+    if function is None or launch.function is None:
+        return True
+    if function is not launch.function:
+        mentions = source.mentions(function)
+        return any(launch.function.node in source.ancestors(each) for each in mentions)
+    seen: set[cst.Name] = set()
+    pending = [use]
+    while pending:
+        node = pending.pop()
+        around = [*source.ancestors(node)]
+        if launch.node in around:
+            return True
+        if not others.isdisjoint(around):
+            continue
+        statement = next((a for a in around if isinstance(a, cst.BaseSmallStatement)), None)
+        if not isinstance(statement, cst.Assign):
+            return True
+        targets = [name for t in statement.targets for name in descendants(t.target, cst.Name)]
+        later = {u for name in targets for a in source.assignments(name) for u in source.uses(a)}
+        pending += later - seen
+        seen |= later
     return False

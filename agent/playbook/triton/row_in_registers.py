@@ -21,9 +21,9 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
-from agent.analysis.common.computed_sizes import computed_tile
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.given_sizes import given_size
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import TileConstant, grid_nodes, tile_of
 from agent.analysis.common.purity import is_pure
@@ -206,11 +206,12 @@ def _tile(
         tile = tile_of(TRITON, source, kernel, block)
     except NotApplicable as reason:
         try:
-            computed = computed_tile(TRITON, source, kernel, block, replaced=True)
+            own = given_size(TRITON, source, kernel, block)
         except NotApplicable as other:
             both = all_refuse((str(reason), str(other)), "")
             raise NotApplicable(f"{block} of {kernel.name}: {both}") from None
-        return computed.changes.may_grow, frozenset({computed.name}), ()
+        names = frozenset(given.value for given in own.given if isinstance(given, cst.Name))
+        return own.changes.may_grow, names, ()
     names = frozenset(name.value for x in tile.literals for name in x.names)
     return tile.changes.may_grow, names, (tile,)
 
