@@ -827,6 +827,25 @@ def test_an_exponent_that_is_bound_in_another_way_is_left_alone(line: str, reaso
     assert reason in refusal("folded-exp2", SOFTCAP.replace("{line}", line))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("-1.0e30", "0.0"),
+        (
+            "m_new = tl.maximum(m, tl.max(x, axis=0))",
+            "most = tl.maximum(m, tl.max(x, axis=0))\n"
+            '        m_new = tl.where(most == float("-inf"), 0.0, most)',
+        ),
+    ],
+)
+def test_a_zero_is_one_in_every_base(change: tuple[str, str], tmp_path: Path) -> None:
+    """As where all is masked, and the maximum of nothing may not be minus infinity."""
+    old = ONLINE.replace("{stored}", "m + tl.log(total)")
+    assert change[0] in old
+    old = old.replace(*change)
+    agree("lse", [[[3, 40]], [[2, 1]]], old, apply("folded-exp2", old), tmp_path)
+
+
 SCALED = "looks for exponents with a scale, as in tl.exp(x * scale - m), and line "
 
 
@@ -837,7 +856,7 @@ SCALED = "looks for exponents with a scale, as in tl.exp(x * scale - m), and lin
         (("tl.exp(", "tl.log("), "looks for tl.exp, and lse_kernel calls none"),
         (("        x *= scale\n", "        x = tl.load(x_ptr)\n"), SCALED),
         (("x *= scale", "x = x * scale + x"), SCALED),
-        (("-1.0e30", "0.0"), SCALED),
+        (("-1.0e30", "1.0"), SCALED),
         (("tl.max(x, axis=0)", "tl.sum(x, axis=0)"), SCALED),
     ],
 )

@@ -108,6 +108,8 @@ class Exponents:
         if (number := _negligible(source, node)) is not None:
             self._stands_in(number)
             return
+        if number_of(source, node) == 0:  # in any base; `tl.where(nothing, 0.0, largest)`
+            return
         match node:
             case cst.Name():
                 self._trace_name(node)
