@@ -85,8 +85,8 @@ def discover(
     The defaults are TileGym's expressions (`test_ and cutile and not test_perf`, `test_perf and
     cutile`). Where they select nothing, a perf test is one named `test_perf...` or one that uses a
     timing fixture, or else one in whose code something is named that is known to time, such as
-    `triton.testing.do_bench`. The others are correctness tests, and so are those of a file where
-    the second selects none, unless they name another framework.
+    `triton.testing.do_bench`. The others are correctness tests, and so are those beside them that
+    name no framework, unless others of their file name another one.
 
     Raises:
         UsageError: nothing collected, an import that fails, or no test of a kind that is needed.
@@ -292,7 +292,7 @@ def _correctness(
     chosen = by_k[selection.correctness_k or default_correctness_k(framework)]
     if selection.correctness_k is None:
         if chosen:
-            chosen = (*chosen, *_of_other_files(items, chosen, framework))
+            chosen = (*chosen, *_beside(items, chosen, framework))
         chosen = chosen or tuple(items)
     found = tuple(item.nodeid for item in chosen if item.nodeid not in set(perf))
     if selection.correctness_k is not None:  # a perf test may be asked for that checks results
@@ -324,20 +324,38 @@ def _unnamed(
     ]
 
 
-def _of_other_files(
-    items: Sequence[Item], chosen: Sequence[Item], framework: str
-) -> Iterator[Item]:
-    """Tests of the files that do not name the framework in their tests, nor another one.
+def _beside(items: Sequence[Item], chosen: Sequence[Item], framework: str) -> Iterator[Item]:
+    """Tests that do not name the framework, nor another one, beside those that do.
 
-    In a project with a file for each way to write a kernel, one of them may compare with Triton's
-    and say so in its tests' names, while those of the kernel itself name nothing.
+    One class of a file may test a module and say Triton in its name, or one file of a project
+    compare with Triton's, while the tests of the kernel itself name nothing. A file that names
+    other frameworks, too, means by its names what tests what; and where the parameters of a test
+    name the framework, the same test with others is of another one.
     """
-    files = {_file(item) for item in chosen}
     others = BACKENDS.keys() - {framework}
+
+    def names_another(item: Item) -> bool:
+        return any(name in item.nodeid.lower() for name in others)
+
+    taken, functions = set(chosen), {_function(item) for item in chosen}
+    files = {_file(item) for item in chosen}
+    mixed = {_file(item) for item in items if names_another(item)} & files
     for item in items:
-        named = any(name in item.nodeid.lower() for name in others)
-        if _file(item) not in files and not named and not item.name.startswith("test_perf"):
+        is_timed = item.name.startswith("test_perf") or (
+            _file(item) in files and TIMING_FIXTURES & set(item.fixtures)
+        )
+        if not (
+            item in taken
+            or is_timed
+            or names_another(item)
+            or _file(item) in mixed
+            or _function(item) in functions
+        ):
             yield item
+
+
+def _function(item: Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def _file(item: Item) -> str:

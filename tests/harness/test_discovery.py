@@ -285,6 +285,26 @@ def test_tests_that_do_not_say_so_are_told_beside_those_that_do(
     assert told.startswith("1 test is left out beside others that name cutile, as test_kernel.py::")
 
 
+def test_tests_that_name_no_framework_count_where_none_names_another(
+    project: Project, server: ForkServer
+) -> None:
+    """As where one class of a file tests a module, and says so in its name."""
+    body = (
+        "import kernel, pytest\n"
+        "class TestTritonModule:\n    def test_forward(self): pass\n"
+        "class TestAgainstTorch:\n    def test_forward(self): pass\n"
+        "@pytest.mark.parametrize('by', ['triton', 'torch'])\ndef test_both(by): pass\n"
+        "def test_rows(): pass\ndef test_time(tile_bench): pass\ndef test_perf(tile_bench): pass\n"
+    )
+    plan = plan_of(project, server, body, framework="triton")
+    assert names(plan.correctness) == [
+        "test_forward",
+        "test_both[triton]",
+        "test_forward",
+        "test_rows",
+    ]
+
+
 @pytest.mark.parametrize("addopts", ["", "-x"])
 def test_an_import_that_fails(project: Project, server: ForkServer, addopts: str) -> None:
     project.write("pytest.ini", f"[pytest]\naddopts = {addopts}\n")
