@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from agent.backends import BACKENDS
 from agent.errors import NoTests, UsageError, WorkerError
@@ -166,7 +166,7 @@ def discover(
         (PERF, perf, f"--perf-k, --bench {shlex.quote(f'python {script}')}"),
     ):
         if kind in selection.needs and not found:
-            run = _file(tests[0]) if kind == PERF and tests else ""
+            run = _most_about(checkout.kernel, tests) if kind == PERF and tests else ""
             raise NoTests(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
@@ -352,6 +352,14 @@ def _beside(items: Sequence[Item], chosen: Sequence[Item], framework: str) -> It
             or _function(item) in functions
         ):
             yield item
+
+
+def _most_about(kernel: str, tests: Sequence[Item]) -> str:
+    """The file of tests that has the kernel's name in its own, or else the first."""
+    files = dict.fromkeys(map(_file, tests))
+    return next(
+        (f for f in files if PurePosixPath(kernel).stem in PurePosixPath(f).stem), next(iter(files))
+    )
 
 
 def _function(item: Item) -> str:

@@ -37,7 +37,10 @@ def test_verify_needs_no_perf_test_and_bench_no_other(tmp_path: Path) -> None:
 def test_correctness_tests_without_a_launch(tmp_path: Path) -> None:
     idle = TEST.replace("torch.testing.assert_close(double(x), 2 * x)", "assert callable(double)")
     root = repo(tmp_path, idle)
-    says = "no correctness test launches a kernel of double.py: name those that do with --tests"
+    says = (
+        "no correctness test launches a kernel of double.py: name those that do with --tests, or go "
+        "by the calls of a script: tile-agent run --kernel double.py --capture 'python SCRIPT'"
+    )
     for end in (
         tile_agent(root, "verify", "--kernel", "double.py"),
         tile_agent(root, "run", "--yes", "--kernel", "double.py"),

@@ -242,6 +242,17 @@ def test_no_perf_tests(project: Project, server: ForkServer) -> None:
     )
 
 
+def test_the_tests_that_are_called_like_the_kernel_are_proposed(
+    project: Project, server: ForkServer
+) -> None:
+    project.write("test_a_host.py", "import kernel\ndef test_host(): pass\n")
+    files = ("test_a_host.py", "test_kernel.py")
+    body = "import kernel\ndef test_right(): pass\n"
+    assert "--capture 'python -m pytest test_kernel.py'" in refusal(
+        project, server, body, files=files
+    )
+
+
 def test_a_benchmark_that_lies_there_is_named(project: Project, server: ForkServer) -> None:
     body = "import kernel\ndef test_right(): pass\n"
     said = refusal(project, server, body, scripts=("benchmarks/one.py", "benchmarks/two.py"))

@@ -52,6 +52,7 @@ from agent.harness.processes.worker_session import (
 from agent.launches import ObservedLaunch
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
+from agent.suggesting import or_captured_in_run
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Verification:
             if count := len(self.skipped):
                 skip = "test skips itself" if count == 1 else "tests skip themselves"
                 none = f"{count} correctness {skip} here, and no other launches"
-            raise UsageError(f"{none} a kernel of {kernel}: name those that do with --tests")
+            remedy = f"name those that do with --tests, {or_captured_in_run(kernel)}"
+            raise UsageError(f"{none} a kernel of {kernel}: {remedy}")
 
 
 class _LacksMemory(Exception):
