@@ -38,8 +38,8 @@ def test_correctness_tests_without_a_launch(tmp_path: Path) -> None:
     idle = TEST.replace("torch.testing.assert_close(double(x), 2 * x)", "assert callable(double)")
     root = repo(tmp_path, idle)
     says = (
-        "no correctness test launches a kernel of double.py: name those that do with --tests, or go "
-        "by the calls of a script: tile-agent run --kernel double.py --capture 'python SCRIPT'"
+        "no correctness test launches a kernel of double.py: name those that do with --tests, or "
+        "go by the calls of a script: tile-agent run --kernel double.py --capture 'python SCRIPT'"
     )
     for end in (
         tile_agent(root, "verify", "--kernel", "double.py"),
