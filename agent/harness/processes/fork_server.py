@@ -25,6 +25,7 @@ import tile_agent_pytest
 from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.variables import worker_environment
+from agent.interruption import done_whole
 from tile_agent_pytest.fork_server import MAX_REQUEST_BYTES
 from tile_agent_pytest.process_tree import ProcessorTimes, kill_tree, processor_times
 from tile_agent_pytest.wire import Channel, Closed, Message
@@ -75,8 +76,10 @@ class ForkServer:
         self._scratch = tempfile.mkdtemp(prefix="tile-agent-")
         variables = {**environment, SCRATCH: self._scratch, "TMPDIR": self._scratch}
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, log.open("ab") as output:
-            try:
+        started = False
+        try:
+            # An interruption waits until the process that it is to end is known.
+            with done_whole(), theirs, log.open("ab") as output:
                 self._process = subprocess.Popen(
                     [python, str(Path(tile_agent_pytest.__file__).parent), str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
@@ -85,19 +88,21 @@ class ForkServer:
                     stdout=output,
                     stderr=output,
                 )
-            except OSError as problem:
-                self._control.close()
-                shutil.rmtree(self._scratch, ignore_errors=True)
-                raise UsageError(
-                    f"{python} cannot be run ({problem.strerror}): name an interpreter that has "
-                    "torch and pytest with --python"
-                ) from None
-        try:
+                started = True
             hello = self._event(START_TIMEOUT_S)
-        except BaseException:  # Ctrl-C: it has no worker yet, and hears nothing while it imports
-            kill_tree(self._process.pid)
-            self.close()
-            raise
+        except BaseException as ending:
+            if started:  # by Ctrl-C: it has no worker yet, and hears nothing while it imports
+                kill_tree(self._process.pid)
+                self.close()
+                raise
+            self._control.close()
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            if not isinstance(ending, OSError):
+                raise
+            raise UsageError(
+                f"{python} cannot be run ({ending.strerror}): name an interpreter that has "
+                "torch and pytest with --python"
+            ) from None
         if hello is None:
             self.close()
             raise UsageError(

@@ -932,10 +932,12 @@ def test_the_parents_death_takes_everything_along(tmp_path: Path, number: signal
 
 
 STARTER = """
-import sys
+import signal, sys
 from pathlib import Path
 from agent.harness.processes.fork_server import ForkServer
+from agent.interruption import interrupt
 
+signal.signal(signal.SIGINT, interrupt)
 ForkServer(sys.executable, {"TMPDIR": sys.argv[1]}, Path(sys.argv[1], "server.log"))
 """
 
