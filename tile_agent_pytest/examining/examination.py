@@ -22,7 +22,7 @@ from tile_agent_pytest.examining.tensors import (
     digest,
     distinct_bytes,
     give_back_cached,
-    may_lie_ready,
+    may_be_held,
     overlap,
     reachable,
     set_aside,
@@ -41,6 +41,11 @@ _POISON_BYTE = 0xFF
 _POISONED_BLOCKS = 3
 """Of each size: an allocator need not hand out the one that was freed last."""
 MOST_POISON_BYTES = 4 << 30
+
+
+def _byte_of(request: Mapping[str, Any]) -> int:
+    fill = request.get("fill")
+    return _POISON_BYTE if fill is None else int(fill)
 
 
 class Examination:
@@ -149,7 +154,8 @@ class Examination:
         `seed` may be null: then the bytes are the test's own. `poison` names written tensors whose
         bytes are not read. `jitter`: the last bits of the inputs are those of a draw. `special`:
         there are rows of special values. `idle`: nothing is launched; what its result owes to the
-        kernel is missing then. `fill`: the byte that new memory holds. `unseen`: as anybody would
+        kernel is missing then. `fill`: the byte that new memory holds, by default one that makes
+        NaN: what no launch writes is the same for everybody then. `unseen`: as anybody would
         call it, with nothing in place of what launches, by code that drops the result; only the
         results are told.
         """
@@ -195,7 +201,7 @@ class Examination:
         result: Any = None
         with (
             self._detector.watching(suppress=bool(request.get("idle"))),
-            called_operators(operators, request.get("fill")),
+            called_operators(operators, _byte_of(request)),
         ):
             try:
                 result = self._function()
@@ -358,7 +364,7 @@ class Examination:
                 torch().empty(size, dtype=torch().uint8, device=device).fill_(_POISON_BYTE)
                 for device, size in self._result_bytes
                 for _ in range(_POISONED_BLOCKS)
-                if may_lie_ready(device, size)
+                if may_be_held(device, size)
             ]
             del kept
 

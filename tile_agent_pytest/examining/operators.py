@@ -32,10 +32,20 @@ def called_operators(into: Counter[str], fill: int | None = None) -> Iterator[No
             name = str(func.overloadpacket).removeprefix("aten.")
             into[name] += 1
             made = func(*args, **(kwargs or {}))
-            if fill is not None and name.removeprefix("new_").startswith("empty"):
+            is_new = name.removeprefix("new_").startswith("empty")
+            if fill is not None and is_new and _has_octets(made):
                 octets = torch().empty(0, dtype=torch().uint8, device=made.device)
                 octets.set_(made.untyped_storage()).fill_(fill)
             return made
 
     with Recorder():
         yield
+
+
+def _has_octets(made: Any) -> bool:
+    """Whether an operator's result is a tensor whose memory can be written as it lies."""
+    return (
+        isinstance(made, torch().Tensor)
+        and made.layout is torch().strided
+        and made.device.type in ("cpu", "cuda")
+    )

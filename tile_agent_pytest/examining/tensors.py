@@ -74,12 +74,18 @@ def _stream_aside(device: int) -> Any:
     return torch().cuda.Stream(device)
 
 
-def may_lie_ready(device: Any, size: int) -> bool:
-    """Whether so many bytes may come from memory that was freed, and need not be new."""
+PART_OF_THE_FREE = 8
+"""Of the memory that a GPU has left, what is taken for nothing but a known content."""
+
+
+def may_be_held(device: Any, size: int) -> bool:
+    """Whether so many bytes may be taken and given back: they were freed, or there is plenty."""
     if device.type != "cuda":
         return True
     cuda = torch().cuda
-    return bool(cuda.memory_reserved(device) - cuda.memory_allocated(device) >= size)
+    if cuda.memory_reserved(device) - cuda.memory_allocated(device) >= size:
+        return True
+    return bool(cuda.mem_get_info(device)[0] >= PART_OF_THE_FREE * size)
 
 
 def is_tensor(value: Any) -> bool:
