@@ -22,7 +22,6 @@ LAUNCH = (
     "    prefix_kernel[grid](q, k, out, n, BLOCK_M=block_m, BLOCK_N=16, DIM=dim)\n    return out\n"
 )
 HALF: Params = {"block": "BLOCK_N", "factor": 0.5}
-DOUBLE: Params = {"block": "BLOCK_N", "factor": 2}
 WARPS: Params = {**HALF, "num_warps": 8, "num_stages": 2}
 
 
@@ -54,7 +53,11 @@ def refusal(text: str) -> str:
 
 def test_a_block_that_sizes_the_grid_as_well_which_is_kept() -> None:
     text = launched(ONE, BOTH, after=KEPT)
-    assert changed(text) == text.replace("BLOCK_N=block", "BLOCK_N=max(block // 2, 16)")
+    launch = (
+        "        q, k, out, n, BLOCK_M=block, BLOCK_N=max(block // 2, min(block, 32)), DIM=dim\n"
+    )
+    line = "prefix_kernel[grid](q, k, out, n, BLOCK_M=block, BLOCK_N=block, DIM=dim)\n"
+    assert changed(text) == text.replace(line, f"prefix_kernel[grid](\n{launch}    )\n")
     assert set(blocks(text)) == {0.5, 0.25}  # its loop ends at a block of rows
 
 
@@ -64,17 +67,17 @@ def test_a_block_that_sizes_the_grid_as_well_which_is_kept() -> None:
         (
             "    block = 64 if n > 64 else 32\n    grid = (triton.cdiv(n, block),)\n",
             BOTH,
-            "BLOCK_N=max(block // 2, 16)",
+            "BLOCK_N=max(block // 2, min(block, 32))",
         ),
         (
             f'    sizes = {{"rows": 32, "columns": 32}}\n{SIZES}',
             'BLOCK_M=block_m, BLOCK_N=sizes["columns"]',
-            'BLOCK_N=max(sizes["columns"] // 2, 16)',
+            'BLOCK_N=max(sizes["columns"] // 2, min(sizes["columns"], 32))',
         ),
         (
             SIZES,
-            "BLOCK_M=block_m, BLOCK_N=32 if n > 64 else 16",
-            "BLOCK_N=max((32 if n > 64 else 16) // 2, 16)",
+            "BLOCK_M=block_m, BLOCK_N=64 if n > 64 else 32",
+            "BLOCK_N=max((64 if n > 64 else 32) // 2, min((64 if n > 64 else 32), 32))",
         ),
     ],
 )
@@ -86,15 +89,12 @@ def test_what_a_launch_gives_may_be_anything(sizes: str, given: str, half: str) 
 def test_a_block_that_a_caller_chooses() -> None:
     text = launched(SIZES, "BLOCK_M=block_m, BLOCK_N=columns")
     text = text.replace("def prefix(q, k):", "def prefix(q, k, columns):")
-    assert "BLOCK_N=max(columns // 2, 16)" in changed(text)
+    assert "BLOCK_N=max(columns // 2, min(columns, 32))" in changed(text)
 
 
 def test_warps_and_stages_come_with_it() -> None:
-    text = launched(ONE, BOTH, after=KEPT)
-    given = "BLOCK_N=max(block // 2, 16), DIM=dim, num_warps=8, num_stages=2)"
-    assert given in changed(text, WARPS).replace("\n        ", " ").replace("( ", "(").replace(
-        ",\n    )", ")"
-    )
+    text = " ".join(changed(launched(ONE, BOTH, after=KEPT), WARPS).split())
+    assert "BLOCK_N=max(block // 2, min(block, 32)), DIM=dim, num_warps=8, num_stages=2" in text
 
 
 def test_it_is_chosen_anew_from_what_it_was_at_first() -> None:
@@ -109,64 +109,104 @@ def test_a_block_as_small_as_a_products_may_be_gets_no_smaller() -> None:
     text = launched(ONE, BOTH, after=KEPT)
     launches = tuple(
         ObservedLaunch("prefix_kernel", "test", (1, 1, 1), {"BLOCK_M": n, "BLOCK_N": n}, {}, {})
-        for n in (32, 64)
+        for n in (64, 128)
     )
     seen = ENTRY.variants(replace(subject(text, sm=90), launches=launches))
     assert {params["factor"] for params in seen} == {0.5}
 
 
-def test_a_loop_over_all_of_an_axis_may_take_larger_blocks() -> None:
-    whole = launched(ONE, BOTH, after=KEPT).replace("(pid_m + 1) * BLOCK_M", "n")
-    assert 2 in blocks(whole)
-    assert "BLOCK_N=2 * block" in changed(whole, DOUBLE)
-
-
-@pytest.mark.parametrize("params", [HALF, WARPS, DOUBLE])
+@pytest.mark.parametrize("params", [HALF, WARPS])
 def test_results_are_the_same(params: Params, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     from tests.support.triton_numbers import disagreement
 
     text = launched(ONE, BOTH, after=KEPT)
-    if params is DOUBLE:
-        text = text.replace("(pid_m + 1) * BLOCK_M", "n")
     new = changed(text, params)
     assert disagreement("prefix", SHAPES, text, [new], rounding=True, folder=tmp_path) == ""
 
 
+DOT = "        scores = tl.dot(q, tl.trans(k))\n"
+END = "(pid_m + 1) * BLOCK_M"
+OUTSIDE = "takes a block of it outside of a loop over them"
+BY_ITSELF = "does not go over an axis by it alone"
+DIAGONAL = """\
+    cols = pid_m * BLOCK_M + tl.arange(0, BLOCK_N)
+    k = tl.load(k_ptr + cols[:, None] * DIM + dims[None, :])
+    acc += tl.dot(tl.dot(q, tl.trans(k)), k)
+"""
+
+
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("old", "new", "reason"),
     [
-        # What a program does is counted in the loop's own blocks.
-        (("(pid_m + 1) * BLOCK_M", "(pid_m + 1) * BLOCK_N"), "neither the grid nor a loop"),
-        # A scale for each block of the loop: the counter is its place.
-        (
-            (
-                "        acc +=",
-                "        scores *= tl.load(k_ptr + start // BLOCK_N)\n        acc +=",
-            ),
-            "of prefix_kernel",
-        ),
-        # What the host makes of it is handed to the kernel.
-        (
-            (
-                "    grid =",
-                "    table = torch.zeros(n // block)\n    q = q + table.sum()\n    grid =",
-            ),
-            "uses `block` for more than tiles and grid",
-        ),
+        # How far it goes is counted in blocks, by the kernel or by whoever launches it.
+        (END, "(pid_m + 1) * BLOCK_N", "no loop of the kernel goes over its blocks"),
+        (END, "DIM * BLOCK_N", BY_ITSELF),
+        (END, "tl.num_programs(0) * BLOCK_N", ""),
+        ("range(0,", "range(BLOCK_N,", ""),
+        (", BLOCK_N):", ", 2 * BLOCK_N):", ""),
+        # Something belongs to each block.
+        (DOT, f"{DOT}        scores *= tl.load(k_ptr + start // BLOCK_N)\n", "drops a remainder"),
+        (DOT, f"{DOT}        acc += 1.0\n", "counts rounds"),
+        (DOT, f"{DOT}        tl.atomic_add(out_ptr, 1.0)\n", "does once a round"),
+        (DOT, f"{DOT}        scores *= tl.rand(7 + start, rows)[:, None]\n", ""),
+        ("k_ptr + cols[:, None] * DIM", "k_ptr + cols[:, None] * BLOCK_N", "computes with it"),
+        # Something asks which block it is, or what one holds.
+        ("        scores = tl.where", "        if start == pid_m * BLOCK_M:\n            scores = "
+         "tl.where", "asks for it"),
+        ("cols[None, :] <= rows[:, None]", "start <= rows[:, None]", "compares which round it is"),
+        ("cols[None, :] <= rows", "(cols[None, :] == start) | (cols[None, :] <= rows)", ""),
+        (DOT, f"{DOT}        if tl.sum(tl.sum(scores, 1), 0) > 0:\n            acc *= 2\n", ""),
+        ("    pid_m = tl", "    tl.static_assert(BLOCK_M == BLOCK_N)\n    pid_m = tl",
+         "asks for it"),
+        # One block is read after the loop, or in a loop over others.
+        ("    out_ptrs = out_ptr", f"{DIAGONAL}    out_ptrs = out_ptr", OUTSIDE),
+        (", BLOCK_N):", ", BLOCK_M):", "no loop of the kernel goes over its blocks"),
     ],
-)
-def test_a_block_that_is_more_than_a_tile_stays(change: tuple[str, str], reason: str) -> None:
+)  # fmt: skip
+def test_a_block_that_is_more_than_a_step_stays(old: str, new: str, reason: str) -> None:
     text = launched(ONE, BOTH, after=KEPT)
-    assert change[0] in text
-    assert reason in refusal(text.replace(*change))
+    assert old in text
+    assert reason in refusal(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "given", "reason"),
+    [
+        ("    block = 64 if n > 64 else 32\n    grid = lambda meta: (triton.cdiv(n, "
+         'meta["BLOCK_N"]),)\n', BOTH, "the grid at line 32 reads it, or may do so"),
+        ("    block = 64 if n > 64 else 32\n    grid = lambda meta: (triton.cdiv(n, "
+         'meta.get("BLOCK_M")),)\n', BOTH, "the grid at line 32 reads it, or may do so"),
+        (SIZES, "BLOCK_M=block_m, BLOCK_N=(columns := 64)", "gives is more than an expression"),
+        (SIZES, "BLOCK_M=block_m, BLOCK_N=sizes.pop()", "gives is more than an expression"),
+        ("    block = 64 if n > 64 else 32\n    grid = (triton.cdiv(n, block),)\n"
+         "    q = q * (n // block)\n", BOTH, "uses `block` for more than tiles and grid"),
+    ],
+)  # fmt: skip
+def test_a_launch_that_makes_more_of_it_stays(sizes: str, given: str, reason: str) -> None:
+    assert reason in refusal(launched(sizes, given))
+
+
+def test_a_grid_may_read_other_sizes() -> None:
+    sizes = (
+        "    block = 64 if n > 64 else 32\n"
+        '    grid = lambda meta: (triton.cdiv(n, meta["BLOCK_M"]),)\n'
+    )
+    assert blocks(launched(sizes, BOTH))
+
+
+@pytest.mark.parametrize("given", ["max(16, block // 2, 16)", "4 * 16 if n > 64 else 32"])
+def test_what_an_author_wrote_is_taken_as_a_whole(given: str) -> None:
+    text = changed(launched(ONE, f"BLOCK_M=block, BLOCK_N={given}", after=KEPT))
+    whole = given if given.startswith("max") else f"({given})"
+    assert f"BLOCK_N=max({whole} // 2, min({whole}, 32))" in " ".join(text.split())
 
 
 def test_what_the_host_makes_of_it_elsewhere_is_no_matter() -> None:
     text = launched(
         f"{ONE}    parts = triton.cdiv(n, block)\n    kept = torch.empty(parts)\n", BOTH
     )
-    assert "BLOCK_N=max(block // 2, 16)" in changed(text)
+    assert "BLOCK_N=max(block // 2, min(block, 32))" in changed(text)
 
 
 def test_integers_that_can_be_others_where_they_are_made_are_left_to_blocks_and_warps() -> None:

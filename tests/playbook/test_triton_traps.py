@@ -846,6 +846,21 @@ def test_a_zero_is_one_in_every_base(change: tuple[str, str], tmp_path: Path) ->
     agree("lse", [[[3, 40]], [[2, 1]]], old, apply("folded-exp2", old), tmp_path)
 
 
+def test_a_number_that_exponents_are_compared_with_stays(tmp_path: Path) -> None:
+    """-1e12, scaled and scaled back, is its neighbour in float32."""
+    old = ONLINE.replace("{stored}", "total").replace("-1.0e30", "NUMBER")
+    old = old.replace(
+        "m_new = tl.maximum(m, tl.max(x, axis=0))",
+        "most = tl.maximum(m, tl.max(x, axis=0))\n"
+        "        m_new = tl.where(most == NUMBER, 0.0, most)",
+    )
+    assert "asks whether one is `-1.0e12`" in refusal(
+        "folded-exp2", old.replace("NUMBER", "-1.0e12")
+    )
+    new = apply("folded-exp2", old.replace("NUMBER", 'float("-inf")'))
+    agree("lse", [[[3, 40]]], old.replace("NUMBER", 'float("-inf")'), new, tmp_path)
+
+
 SCALED = "looks for exponents with a scale, as in tl.exp(x * scale - m), and line "
 
 
@@ -1078,6 +1093,20 @@ def test_rows_whose_block_is_more_than_a_tile_size(computed: str, reason: str) -
     text = STRIDED.replace("BLOCK=1024", "BLOCK=block").replace(
         "    l2_normalize_kernel[", f"{computed}    l2_normalize_kernel["
     )
+    assert reason in refusal("row-in-registers", text)
+
+
+@pytest.mark.parametrize(
+    ("given", "grid", "reason"),
+    [
+        ("(block := 64)", "(n_rows,)", "gives is more than an expression"),
+        ("SIZES.pop()", "(n_rows,)", "gives is more than an expression"),
+        ('SIZES["b"]', '(n_rows, triton.cdiv(n_cols, SIZES["b"]))', "depends on BLOCK"),
+    ],
+)
+def test_rows_whose_launch_makes_more_of_its_block(given: str, grid: str, reason: str) -> None:
+    text = STRIDED.replace("BLOCK=1024", f"BLOCK={given}").replace("(n_rows,)]", f"{grid}]")
+    assert grid in text and given in text
     assert reason in refusal("row-in-registers", text)
 
 

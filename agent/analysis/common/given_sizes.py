@@ -26,10 +26,15 @@ from agent.analysis.common.host_uses import (
     only_for_options,
 )
 from agent.analysis.common.needed_sizes import needed_size
-from agent.analysis.common.provenance import UNCOVERED, grid_nodes, tile_names
+from agent.analysis.common.provenance import grid_nodes, tile_names
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.size_changes import SizeChanges
+from agent.analysis.common.stepped_alone import why_not_alone
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source, descendants, is_commented
+
+KNOWN = ("builtins.max", "builtins.min", "triton.cdiv", "triton.next_power_of_2")
+"""Calls without side effects in what a launch gives."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,9 @@ def given_size(dialect: Dialect, source: Source, kernel: Kernel, constant: str) 
     if (refusal := needed_size(flow)) is not None:
         raise NotApplicable(refusal)
     if not loop_covers(flow):
-        raise NotApplicable(UNCOVERED)
+        raise NotApplicable("no loop of the kernel goes over its blocks")
+    if (refusal := why_not_alone(flow)) is not None:
+        raise NotApplicable(refusal)
     given = tuple(_given(dialect, source, launch, constant) for launch in kernel.launches)
     changes = SizeChanges.of(flow).without_growth(unless=not _ends_at_another(flow))
     return GivenSize(kernel, constant, given, changes)
@@ -110,13 +117,47 @@ def _given(dialect: Dialect, source: Source, launch: Launch, constant: str) -> c
         raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
     if given is None or constant in launch.hidden:
         raise NotApplicable(f"the launch at line {line} does not show what it is given")
-    if is_commented(given):
-        raise NotApplicable(f"a comment stands in what the launch at line {line} gives it")
+    if is_commented(given) or "\n" in source.code(given) or not _is_plain(source, given):
+        raise NotApplicable(f"what the launch at line {line} gives is more than an expression")
+    if _reads(source, launch, constant):
+        raise NotApplicable(f"the grid at line {line} reads it, or may do so")
     if isinstance(given, cst.Name):
         for use in _asking(dialect, source, launch, given):
             number = source.line(use)
             raise NotApplicable(f"line {number} uses `{use.value}` for more than tiles and grid")
     return given
+
+
+def _is_plain(source: Source, given: cst.BaseExpression) -> bool:
+    """Whether an expression has no side effects, so that it may stand there twice or go."""
+    match given:
+        case cst.IfExp(test=test, body=body, orelse=orelse):
+            return all(_is_plain(source, part) for part in (test, body, orelse))
+    return is_pure(source, given, KNOWN)
+
+
+def _reads(source: Source, launch: Launch, constant: str) -> bool:
+    """Whether a grid that is a function of the config may read a constant from it."""
+    for node in grid_nodes(source, launch):
+        functions = [node, *descendants(node, cst.Lambda), *descendants(node, cst.FunctionDef)]
+        taken = {
+            param.name.value
+            for function in functions
+            if isinstance(function, cst.Lambda | cst.FunctionDef)
+            for param in function.params.params
+        }
+        for name in (n for n in descendants(node, cst.Name) if n.value in taken):
+            match next(source.ancestors(name)):
+                case cst.Param():
+                    continue
+                case cst.Subscript(
+                    slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as key))]
+                ) if key.evaluated_value != constant:
+                    continue
+            return True
+        if any(text.evaluated_value == constant for text in descendants(node, cst.SimpleString)):
+            return True
+    return False
 
 
 def _asking(

@@ -17,6 +17,7 @@ from agent.analysis.common.numbers import number_of
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.exponent_numbers import negligible, of_module
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.syntax import Source, argument, assigned, descendants, keyword, positional
 
@@ -29,8 +30,6 @@ VALUES: Mapping[str, tuple[tuple[int, str], ...]] = {
     CHOOSE: ((1, "x"), (2, "y")),
 }
 """Functions that give one of some arguments: where those are, and their names."""
-FILLED = {f"{TL}full": (1, "value")}
-ZEROS = f"{TL}zeros"
 WIDE = (f"{TL}float32", f"{TL}float64")
 HALVES = (f"{TL}float16", f"{TL}bfloat16")
 """Types that an exponent is rounded to."""
@@ -38,9 +37,6 @@ LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
 """What a refusal begins with."""
 LARGEST = 3.4e38
 """What float32 holds."""
-NEGLIGIBLE = -1e4
-"""A number below it stands for minus infinity: no power of it differs from zero. It does count
-where nothing else is left, as the maximum of a row that is masked altogether."""
 
 
 @dataclass
@@ -105,7 +101,7 @@ class Exponents:
     def _trace(self, node: cst.BaseExpression) -> None:
         """Mark an expression as an exponent, with what it is computed from."""
         source = self.source
-        if (number := _negligible(source, node)) is not None:
+        if (number := negligible(source, node)) is not None:
             self._stands_in(number)
             return
         if number_of(source, node) == 0:  # in any base; `tl.where(nothing, 0.0, largest)`
@@ -140,7 +136,7 @@ class Exponents:
         self._seen.add(name)
         self._names.add(name.value)
         definitions = [*self._definitions(name)]
-        if not definitions and not isinf(_of_module(self.source, name) or 0.0):
+        if not definitions and not isinf(of_module(self.source, name) or 0.0):
             self._given.add(name.value)
         for definition in definitions:
             if definition in self._open:
@@ -221,7 +217,7 @@ class Exponents:
             return False
         values = positional(node)[1:3]
         numbers = [v for v in values if number_of(self.source, v) != 0]
-        found = [_negligible(self.source, number) for number in numbers]
+        found = [negligible(self.source, number) for number in numbers]
         if len(values) != 2 or None in found:
             return False
         for number in found:
@@ -304,6 +300,12 @@ class Exponents:
         """Refuse where an exponent is used outside, and a number among them cannot be scaled."""
         if not self.outside:
             return
+        for name in self.outside:
+            if (number := self._compared(name)) is not None:
+                raise NotApplicable(
+                    f"{LOOKED_FOR}, and line {self.source.line(name)} of {self.kernel.name} asks "
+                    f"whether one is `{self.source.code(number)}`"
+                )
         for given in sorted(self._given):
             raise NotApplicable(f"{LOOKED_FOR}, and `{given}` of the module is a number of its own")
         for number in self.stand_ins:
@@ -312,6 +314,22 @@ class Exponents:
                     f"{LOOKED_FOR}, and `{self.source.code(number)}` in line "
                     f"{self.source.line(number)} of {self.kernel.name} leaves float32 when scaled"
                 )
+
+    def _compared(self, name: cst.Name) -> cst.BaseExpression | None:
+        """The finite number for minus infinity that an exponent is compared with, if it is.
+
+        Scaled and scaled back it may be its neighbour in float32.
+        """
+        around = next(
+            (a for a in self.source.ancestors(name) if isinstance(a, cst.Comparison)), None
+        )
+        if around is None:
+            return None
+        for side in (around.left, *(each.comparator for each in around.comparisons)):
+            number = negligible(self.source, side)
+            if number is not None and not isinf(number_of(self.source, number) or 0.0):
+                return number
+        return None
 
     def _is_target(self, name: cst.Name) -> bool:
         return isinstance(
@@ -349,29 +367,3 @@ def _binds(target: cst.CSTNode, name: str) -> bool:
         case cst.Tuple() | cst.List():
             return any(_binds(e.value, name) for e in target.elements)
     return False
-
-
-def _negligible(source: Source, node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """The number that an expression has for all elements, if it stands for minus infinity."""
-    value = number_of(source, node)
-    if value is not None:
-        return node if value <= NEGLIGIBLE else None
-    match node:
-        case cst.BinaryOperation(left=cst.Call(func=func), operator=cst.Subtract(), right=right):
-            number = number_of(source, right)
-            found = source.name(func) == ZEROS and number is not None and -number <= NEGLIGIBLE
-            return right if found else None
-        case cst.BinaryOperation(left=cst.Call(func=func), operator=cst.Add(), right=right):
-            return _negligible(source, right) if source.name(func) == ZEROS else None
-        case cst.Call() if (where := FILLED.get(source.name(node.func) or "")) is not None:
-            filled = argument(node, *where)
-            return _negligible(source, filled) if filled is not None else None
-    return None
-
-
-def _of_module(source: Source, name: cst.Name) -> float | None:
-    """The number that the module gives a name, as itself or as `tl.constexpr(-1e9)`."""
-    value = source.resolve(name)
-    if isinstance(value, cst.Call) and source.name(value.func) == f"{TL}constexpr" and value.args:
-        value = value.args[0].value
-    return number_of(source, value)

@@ -3,11 +3,11 @@
 When: a Triton kernel with `tl.dot` in a loop over blocks, as that of an attention over its keys,
     whose block size the launch is given as something that cannot be another number where it is
     made: it sizes the grid as well, a caller chooses it, or it is computed.
-Do: `BLOCK_N=max(BLOCK // 2, 16)` at the launch alone, together with `num_warps` and `num_stages`;
-    sweep half, a quarter and double the present block.
-Risk: none to results while the loop covers its axis whatever the block, which is checked; the order
-    of sums changes. What does not fit into the shared memory fails at the launch, and the variant
-    with it.
+Do: `BLOCK_N=max(BLOCK // 2, min(BLOCK, 32))` at the launch alone, together with `num_warps` and
+    `num_stages`; sweep half and a quarter of the present block.
+Risk: none to results while loops step by the block and the kernel asks nothing else of it, which
+    is checked; the order of sums changes. What does not fit into the shared memory fails at the
+    launch, and the variant with it.
 Source: flash attention's tiles on Hopper are 128 x 64 to 128 x 128 with two warpgroups; the public
     copies of Triton's first attention tutorial have 128 x 128 with four warps, or one stage. On an
     NVIDIA H200 with Triton 3.6, blocks of 32 for 128 took 13.6 % from `context_attn_llama` of
@@ -17,7 +17,6 @@ Source: flash attention's tiles on Hopper are 128 x 64 to 128 x 128 with two war
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -32,7 +31,6 @@ from agent.analysis.triton.dialect import TRITON
 from agent.launches import values_of
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
-from agent.rewriting.common.tile_sizes import SMALLEST_DOT
 from agent.rewriting.triton.edits import Edit, writing
 from agent.rewriting.triton.kernel_options import options_of
 from agent.rewriting.triton.launch_options import DEFAULTS
@@ -41,25 +39,23 @@ from agent.rewriting.triton.unread_options import with_options
 from agent.syntax import Source
 
 SWEEP = (
-    (0.5, None, None), (0.25, None, None), (2, None, None),
+    (0.5, None, None), (0.25, None, None),
     (0.5, 8, 3), (0.5, 4, 3), (0.5, 8, 2), (0.25, 4, 3), (0.25, 8, 4),
 )  # fmt: skip
-"""Factor of the block, warps, stages; None: as they are."""
-MOST = 128
-"""Elements of a block along the loop: of more, no two products of tiles fit into the registers."""
-SHRUNK = re.compile(rf"max\((.+) // (\d+), {SMALLEST_DOT}\)", re.DOTALL)
-GROWN = re.compile(r"(\d+) \* (.+)", re.DOTALL)
+"""Part of the block, warps, stages; None: as they are."""
+SMALLEST = 32
+"""Elements of a block: fewer are too few for products of eight bits."""
 
 
 class LoopBlocks(Optimization):
-    """`kernel[grid](..., BLOCK_N=BLOCK)` -> `kernel[grid](..., BLOCK_N=max(BLOCK // 2, 16))`."""
+    """`kernel[grid](..., BLOCK_N=BLOCK)` -> `BLOCK_N=max(BLOCK // 2, min(BLOCK, 32))`."""
 
     name = "loop-blocks"
     title = "loop block"
     backend = "triton"
     family = "tiles"
     priority: ClassVar = {KernelClass.COMPUTE: 24, KernelClass.BALANCED: 28, KernelClass.MEMORY: 60}
-    expected = "14 % of an attention with a head of 256 on an H200"
+    expected = "14 to 18 % of an attention with a head of 256 on an H200"
     hypothesis = "A smaller block leaves registers for more warps, and room for more stages."
     changes_rounding = REORDERED
     example: ClassVar[Params] = {"block": "K", "factor": 0.5, "num_warps": 8, "num_stages": 3}
@@ -100,7 +96,16 @@ def product(a, b):
         "    product_kernel[grid](a, b, c, m, n, k, ROWS=block, COLUMNS=block, K=block)\n",
         """\
     product_kernel[grid](
-        a, b, c, m, n, k, ROWS=block, COLUMNS=block, K=max(block // 2, 16), num_warps=8
+        a,
+        b,
+        c,
+        m,
+        n,
+        k,
+        ROWS=block,
+        COLUMNS=block,
+        K=max(block // 2, min(block, 32)),
+        num_warps=8,
     )
 """,
     )
@@ -124,8 +129,8 @@ def product(a, b):
             sweep = [each for each in SWEEP if _may(subject, size, each[0])]
             found += [{**named, **_params(size, each)} for each in sweep[:share]]
         if not found:
-            raise NotApplicable("no block can grow or shrink: an access is unguarded, or it is as "
-                                "small as a product's tile may be")  # fmt: skip
+            raise NotApplicable(f"no block was seen that may be half as large: {SMALLEST} elements "
+                                "are what products take at least")  # fmt: skip
         return found
 
     def apply(self, subject: Subject, params: Params) -> str:
@@ -133,7 +138,9 @@ def product(a, b):
         size = _asked(_sizes(subject), params)
         factor = float(params["factor"])
         if not _may(subject, size, factor):
-            raise NotApplicable(f"{size.constant} cannot be {factor:g} times as large")
+            raise NotApplicable(
+                f"{size.constant} is {factor:g} times as large already, or too small"
+            )
         edits: dict[cst.CSTNode, Edit] = {
             given: writing(_scaled(subject.source, given, factor)) for given in size.given
         }
@@ -159,7 +166,7 @@ def _sizes(subject: Subject) -> list[GivenSize]:
     reasons: list[str] = []
     for kernel in TRITON.chosen(subject.source):
         for launch in kernel.launches:
-            check_builtins(subject.source, launch.node, "max")
+            check_builtins(subject.source, launch.node, "max", "min")
         sizes, why_not = loop_sizes(subject.source, kernel)
         found += sizes
         reasons += why_not
@@ -186,41 +193,41 @@ def _asked(sizes: Sequence[GivenSize], params: Params) -> GivenSize:
 
 
 def _may(subject: Subject, size: GivenSize, factor: float) -> bool:
-    """Whether a block may be so many times what it was at first, as far as its size is known."""
+    """Whether a block may be such a part of what it was at first, as far as its size is known."""
     source = subject.source
     now = {_read(source, given)[1] for given in size.given}
     if now == {factor}:
         return False
-    times = [factor / each for each in now]  # of the present size
     seen = values_of(subject.launches, size.kernel.name, size.constant)
     seen += tuple(g.evaluated_value for g in size.given if isinstance(g, cst.Integer))
-    changes = size.changes
-    if any(not (changes.may_grow if t > 1 else changes.may_shrink) for t in times if t != 1):
-        return False
-    return all(SMALLEST_DOT <= t * n <= MOST for t in times for n in seen)
+    return all(n * factor / each >= SMALLEST for each in now for n in seen)
 
 
 def _read(source: Source, given: cst.BaseExpression) -> tuple[str, float]:
-    """What a launch gives, without what this entry made of it, and how many times that it is."""
-    text = source.code(given)
-    if shrunk := SHRUNK.fullmatch(text):
-        return shrunk[1], 1 / int(shrunk[2])
-    if grown := GROWN.fullmatch(text):
-        return grown[2], float(grown[1])
-    return text, 1.0
+    """What a launch gives, without what this entry made of it, and which part that is."""
+    match given:
+        case cst.Call(
+            func=cst.Name(value="max"),
+            args=[
+                cst.Arg(
+                    value=cst.BinaryOperation(
+                        left=whole, operator=cst.FloorDivide(), right=cst.Integer() as parts
+                    )
+                ),
+                cst.Arg(value=least),
+            ],
+        ) if source.code(least) == f"min({source.code(whole)}, {SMALLEST})":
+            return source.code(whole), 1 / parts.evaluated_value
+    return source.code(given), 1.0
 
 
 def _scaled(source: Source, given: cst.BaseExpression, factor: float) -> str:
-    """`max(BLOCK // 2, 16)` of `BLOCK`, and `2 * BLOCK`; of a number the number."""
+    """`max(BLOCK // 2, min(BLOCK, 32))` of `BLOCK`; of a number the number."""
     if isinstance(given, cst.Integer):
         return str(int(given.evaluated_value * factor))
     text, _ = _read(source, given)
     parsed = cst.parse_expression(text)
-    if (
-        not isinstance(parsed, cst.Name | cst.Call | cst.Attribute | cst.Subscript)
-        and not parsed.lpar
-    ):
+    is_one = isinstance(parsed, cst.Name | cst.Call | cst.Attribute | cst.Subscript)
+    if not is_one and not parsed.lpar:
         text = f"({text})"
-    return (
-        f"{factor:g} * {text}" if factor > 1 else f"max({text} // {1 / factor:g}, {SMALLEST_DOT})"
-    )
+    return f"max({text} // {1 / factor:g}, min({text}, {SMALLEST}))"

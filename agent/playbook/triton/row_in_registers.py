@@ -283,10 +283,13 @@ def _launched(
         raise NotApplicable(f"the launch at line {number} does not show the length of the row")
     if "num_warps" in launch.arguments:
         raise NotApplicable(f"{passes.kernel.name} takes num_warps as a parameter")
+    given = launch.arguments.get(block)
+    own = {*passes.names, *([source.code(given)] if given is not None else [])}
     if grid_from_meta(source, passes.kernel, launch, passes.literals) or any(
-        name.value in passes.names
+        source.code(part) in own
         for node in (() if passes.literals else grid_nodes(source, launch))
-        for name in descendants(node, cst.Name)
+        for kind in (cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.BinaryOperation)
+        for part in descendants(node, kind)
     ):
         raise NotApplicable(f"the grid at line {number} depends on {block}")
     check_shown(source, launch, "num_warps")

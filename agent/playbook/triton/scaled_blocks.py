@@ -30,13 +30,12 @@ from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.common.tile_sizes import MOST_ELEMENTS, SMALLEST_DOT
-from agent.rewriting.triton.loop_sizes import loop_sizes
+from agent.rewriting.triton.loop_sizes import SHRUNK, loop_sizes
 from agent.syntax import Source
 
 FACTORS = (2, 0.5, 4, 0.25)
 MOST_VARIANTS = 8
 IN_LOOP = "loop-blocks chooses it at the launch, with warps and stages"
-SHRUNK = "the first one may hold minus infinity alone then, whose exponential is no number"
 
 
 class ScaledBlocks(Optimization):
@@ -125,7 +124,7 @@ def _tiles(subject: Subject) -> list[ComputedTile]:
             check_untuned(source, [kernel], "the block sizes")
             for launch in kernel.launches:
                 check_builtins(source, launch.node, "max", "min")
-            looped, _ = loop_sizes(source, kernel)
+            looped, _ = ((), ()) if subject.hardware.interpreted else loop_sizes(source, kernel)
             elsewhere = {size.constant: IN_LOOP for size in looped}
             for tile in computed_tiles(TRITON, source, kernel, elsewhere):
                 found.setdefault(tile.name, tile)

@@ -12,6 +12,8 @@ from agent.rewriting.triton.kernel_options import options_of
 from agent.rewriting.triton.launch_options import DEFAULTS
 from agent.syntax import Source
 
+SHRUNK = "the first one may hold minus infinity alone then, whose exponential is no number"
+
 
 def loop_sizes(source: Source, kernel: Kernel) -> tuple[tuple[GivenSize, ...], tuple[str, ...]]:
     """Those of a kernel, and why there are no others, in words.
@@ -26,7 +28,10 @@ def loop_sizes(source: Source, kernel: Kernel) -> tuple[tuple[GivenSize, ...], t
         options_of(source, kernel, DEFAULTS)
     except NotApplicable as reason:
         return (), (str(reason),)
-    return given_sizes(TRITON, source, kernel, _changeable(source, kernel))
+    sizes, why_not = given_sizes(TRITON, source, kernel, _changeable(source, kernel))
+    fixed = [size for size in sizes if not size.changes.may_shrink]
+    why_not += tuple(f"{size.constant} of {kernel.name} cannot shrink: {SHRUNK}" for size in fixed)
+    return tuple(size for size in sizes if size not in fixed), why_not
 
 
 def _changeable(source: Source, kernel: Kernel) -> dict[str, str]:
