@@ -67,6 +67,7 @@ def test_nobody_saw_a_launch() -> None:
     ("old", "new"),
     [
         ("    row = tl", "    n_cols = tl.minimum(n_cols, BLOCK)\n    stride += 0\n    row = tl"),
+        ("stride, n_cols, BLOCK: tl.constexpr", "BLOCK: tl.constexpr, stride=1, n_cols=1"),
         ("x.stride(0), n_cols,", "None if n_rows < 2 else n_cols, None,"),
         ("mask=cols < n_cols)", "mask=cols < 9)"),
     ],

@@ -154,7 +154,7 @@ def _divisors(subject: Subject, kernel: Kernel) -> Mapping[str, int]:
         divisor = gcd(*values, MOST) if values else 1
         if divisor == 1 or name in others or all(value % KNOWN == 0 for value in values):
             continue
-        if reaches(name, placing, written) and not _may_be_none(source, kernel, name):
+        if reaches(name, placing, written) and not _may_be_missing(source, kernel, name):
             found[name] = divisor
     if not found:
         raise NotApplicable(
@@ -179,13 +179,14 @@ def _placing(source: Source, kernel: Kernel) -> Iterator[cst.BaseExpression]:
         yield from (place for place in places if place is not None)
 
 
-def _may_be_none(source: Source, kernel: Kernel, name: str) -> bool:
-    """Whether some launch in sight may give nothing for a parameter, which no `%` takes."""
+def _may_be_missing(source: Source, kernel: Kernel, name: str) -> bool:
+    """Whether some launch may leave a parameter out, or give None: neither can be divided."""
+    if any(p.default is not None for p in kernel.function.parameters if p.name.value == name):
+        return True
     given = [launch.arguments.get(name) for launch in kernel.launches]
-    given += [p.default for p in kernel.function.parameters if p.name.value == name]
     return any(
         each.value == "None"
         for value in given
         if value is not None
-        for each in descendants(cst.Expr(source.resolve(value)), cst.Name)
+        for each in descendants(source.resolve(value), cst.Name)
     )
