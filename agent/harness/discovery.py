@@ -158,6 +158,7 @@ def discover(
     perf = (*perf, *scripts)
     if selection.correctness_k is None:
         notes += _unnamed(tests, framework, correctness, perf)
+        notes += _beside_captured(selection.captured, correctness)
     notes += without_fixtures.left_out(all_tests)
     calls_its_own = without_fixtures.script_of(all_tests)
     script = next(iter(selection.scripts), "SCRIPT")
@@ -178,6 +179,8 @@ def discover(
     return replace(plan, files=files, correctness=correctness, perf=perf, notes=tuple(notes))
 
 
+MANY = 40
+"""Tests of a project that may take minutes where there is no GPU."""
 _TOO_LONG = re.compile(r"a message of \d+ bytes")
 """How a worker's channel refuses a list of some hundred thousand tests."""
 
@@ -298,6 +301,17 @@ def _correctness(
     if selection.correctness_k is not None:  # a perf test may be asked for that checks results
         return found or tuple(item.nodeid for item in chosen)
     return found
+
+
+def _beside_captured(captured: str, correctness: Sequence[str]) -> list[str]:
+    """That many tests of the project have to pass for each candidate beside the captured ones."""
+    own = [nodeid for nodeid in correctness if not nodeid.startswith(f"{captured}::")]
+    if not captured or len(own) < MANY:
+        return []
+    return [
+        f"{len(own)} tests of the project judge each candidate beside the captured ones, which "
+        "--correctness-k captured takes alone"
+    ]
 
 
 def _unnamed(

@@ -253,6 +253,22 @@ def test_the_tests_that_are_called_like_the_kernel_are_proposed(
     )
 
 
+@pytest.mark.parametrize(("own", "is_told"), [(39, False), (40, True)])
+def test_many_tests_beside_the_captured_ones_are_told(
+    own: int, is_told: bool, project: Project, server: ForkServer
+) -> None:
+    many = f"@pytest.mark.parametrize('n', range({own}))\ndef test_own(n): pass\n"
+    body = f"import kernel, pytest\n{many}"
+    captured = (
+        "import kernel\ndef test_captured(): pass\ndef test_perf_captured(tile_bench): pass\n"
+    )
+    project.write("test_kernel_captured.py", captured)
+    files = ("test_kernel.py", "test_kernel_captured.py")
+    plan = plan_of(project, server, body, files=files, captured=files[1])
+    told = f"{own} tests of the project judge each candidate beside the captured ones, which "
+    assert any(note.startswith(told) for note in plan.notes) is is_told
+
+
 def test_a_benchmark_that_lies_there_is_named(project: Project, server: ForkServer) -> None:
     body = "import kernel\ndef test_right(): pass\n"
     said = refusal(project, server, body, scripts=("benchmarks/one.py", "benchmarks/two.py"))

@@ -61,14 +61,18 @@ def _counter(flow: Flow, loop: cst.For) -> str | None:
             free = not any(_reaches(flow, bound) for bound in (start, end))
             return "" if free else None
         case [end] | [cst.Integer(value="0"), end]:
-            count = value_of(flow.source, end)
-            if isinstance(count, cst.Call) and (
-                flow.dialect.called(flow.source, count) in flow.dialect.cdivs
-            ):
-                of, by = positional(count)
-                is_plain = flow.source.code(by) == flow.constant and not _reaches(flow, of)
-                return loop.target.value if is_plain else None
+            return loop.target.value if _counts(flow, value_of(flow.source, end)) else None
     return None
+
+
+def _counts(flow: Flow, count: cst.BaseExpression) -> bool:
+    """Whether it is `tl.cdiv(n, BLOCK)`."""
+    if not isinstance(count, cst.Call):
+        return False
+    if flow.dialect.called(flow.source, count) not in flow.dialect.cdivs or len(count.args) != 2:
+        return False
+    of, by = (arg.value for arg in count.args)
+    return flow.source.code(by) == flow.constant and not _reaches(flow, of)
 
 
 def _reaches(flow: Flow, bound: cst.BaseExpression) -> bool:
@@ -130,7 +134,6 @@ def _by_round(
         flow.body, lambda value, names: bool(_names(value) & names) and not _loads(flow, value),
         counters,
     )  # fmt: skip
-    elements = numbered & places
 
     def asks(side: cst.BaseExpression) -> bool:
         return bool(_names(side) & numbered)
@@ -140,7 +143,7 @@ def _by_round(
             match node:
                 case cst.Comparison(left=left, comparisons=[other]):
                     sides = (left, other.comparator)
-                    at = [bool(_names(x) & elements) or _places(flow, x, places) for x in sides]
+                    at = [_places(flow, x, places) for x in sides]
                     twice = all(map(asks, sides))
                     once = any(map(asks, sides)) and not any(at)
                     if (twice or once) and not _is_of_edge(flow, node):
