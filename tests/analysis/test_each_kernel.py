@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.analysis.common.each_kernel import of_constants, of_each
+from agent.analysis.common.each_kernel import all_refuse, of_constants, of_each
 from agent.analysis.common.subject import NotApplicable
 
 
@@ -30,6 +30,12 @@ def test_every_different_reason_is_given_once() -> None:
 
 def test_many_reasons_are_cut() -> None:
     assert refusal(1, 3, 5, 7, 9, 11).endswith("; 7 is odd; and 2 more reasons")
+
+
+def test_what_has_nothing_of_what_is_looked_for_is_told_last() -> None:
+    reasons = ["looks for loops, and a has none", "line 7 of b has no mask", "looks for x"]
+    told = "line 7 of b has no mask; looks for loops, and a has none; looks for x"
+    assert str(all_refuse(reasons, "")) == told
 
 
 def test_where_there_is_nothing_to_ask() -> None:

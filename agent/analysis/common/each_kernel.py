@@ -9,6 +9,8 @@ from agent.analysis.common.subject import NotApplicable
 
 MOST_REASONS = 4
 """Different ones that a refusal gives."""
+LACKING = "looks for "
+"""What a reason begins with that names what is not there at all."""
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
@@ -39,8 +41,11 @@ def of_each(asked: Iterable[Asked], look: Callable[[Asked], Found], otherwise: s
 
 
 def all_refuse(reasons: Sequence[str], otherwise: str) -> NotApplicable:
-    """One for all: each different reason, as far as a line has room; or what holds otherwise."""
-    different = list(dict.fromkeys(reasons))
+    """One for all: each different reason, as far as a line has room; or what holds otherwise.
+
+    Those of kernels that lack what an entry looks for come behind those of kernels that have it.
+    """
+    different = sorted(dict.fromkeys(reasons), key=lambda reason: reason.startswith(LACKING))
     told = different[:MOST_REASONS]
     if len(different) > MOST_REASONS:
         more = len(different) - MOST_REASONS
