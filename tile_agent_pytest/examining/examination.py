@@ -43,11 +43,6 @@ _POISONED_BLOCKS = 3
 MOST_POISON_BYTES = 4 << 30
 
 
-def _byte_of(request: Mapping[str, Any]) -> int:
-    fill = request.get("fill")
-    return _POISON_BYTE if fill is None else int(fill)
-
-
 class Examination:
     """One callable with what it has at hand.
 
@@ -154,8 +149,7 @@ class Examination:
         `seed` may be null: then the bytes are the test's own. `poison` names written tensors whose
         bytes are not read. `jitter`: the last bits of the inputs are those of a draw. `special`:
         there are rows of special values. `idle`: nothing is launched; what its result owes to the
-        kernel is missing then. `fill`: the byte that new memory holds, by default one that makes
-        NaN: what no launch writes is the same for everybody then. `unseen`: as anybody would
+        kernel is missing then. `fill`: the byte that new memory holds. `unseen`: as anybody would
         call it, with nothing in place of what launches, by code that drops the result; only the
         results are told.
         """
@@ -201,7 +195,7 @@ class Examination:
         result: Any = None
         with (
             self._detector.watching(suppress=bool(request.get("idle"))),
-            called_operators(operators, _byte_of(request)),
+            called_operators(operators, request.get("fill")),
         ):
             try:
                 result = self._function()

@@ -74,7 +74,7 @@ def _stream_aside(device: int) -> Any:
     return torch().cuda.Stream(device)
 
 
-PART_OF_THE_FREE = 8
+PART_OF_THE_FREE = 16
 """Of the memory that a GPU has left, what is taken for nothing but a known content."""
 
 

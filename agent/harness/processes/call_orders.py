@@ -130,8 +130,7 @@ class CallOrders:
             jitter: with other last bits in the inputs of type float32, by this draw.
             special: with rows of zeros, of tiny and of large values.
             idle: launch nothing.
-            fill: byte that memory holds before anything is written to it; one that makes NaN by
-                default.
+            fill: byte that memory holds before anything is written to it; anything if not given.
             unseen: as anybody would call it: nothing is watched, and only results are told.
         """
         request: dict[str, object] = {
