@@ -28,7 +28,7 @@ TEST = """
 def test_no_worker_has_it():
     import os
     for names in (dict(os.environ), open(f"/proc/self/environ").read()):
-        assert "planted" not in str(names) and "password" not in str(names)
+        assert "planted-7f3a9c" not in str(names) and "a-long-password" not in str(names)
 """
 
 

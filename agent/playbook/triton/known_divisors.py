@@ -26,6 +26,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.heuristics import check_heuristics
 from agent.analysis.triton.host import language
 from agent.analysis.triton.program_ids import unused
 from agent.launches import ObservedLaunch, values_of
@@ -112,6 +113,7 @@ BLOCK: tl.constexpr, DIVISIBLE: tl.constexpr):
     def edits(self, subject: Subject, kernel: Kernel, _: Params) -> dict[cst.CSTNode, Edit]:
         """Say at the top of a kernel what divides its strides and lengths."""
         source = subject.source
+        check_heuristics(source, kernel)
         divisors = _divisors(subject, kernel)
         body = kernel.function.node.body
         if not isinstance(body, cst.IndentedBlock):
