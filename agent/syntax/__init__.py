@@ -3,7 +3,15 @@
 from agent.syntax.edit import Edits, append_keyword, edited, keyword, setting, with_keyword
 from agent.syntax.integers import integer_of
 from agent.syntax.source import Function, Literal, Source, Untraceable
-from agent.syntax.tree import argument, assigned, children, descendants, is_commented, positional
+from agent.syntax.tree import (
+    argument,
+    assigned,
+    children,
+    descendants,
+    is_commented,
+    names_in,
+    positional,
+)
 
 __all__ = [
     "Edits",
@@ -20,6 +28,7 @@ __all__ = [
     "integer_of",
     "is_commented",
     "keyword",
+    "names_in",
     "positional",
     "setting",
     "with_keyword",

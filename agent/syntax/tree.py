@@ -18,6 +18,11 @@ def descendants(node: cst.CSTNode, kind: type[Node]) -> Iterator[Node]:
     return iter(_found(node, kind))
 
 
+def names_in(node: cst.CSTNode) -> set[str]:
+    """The names that a node mentions."""
+    return {n.value for n in descendants(node, cst.Name)}
+
+
 @lru_cache(maxsize=2**14)
 def _found(node: cst.CSTNode, kind: type[Node]) -> tuple[Node, ...]:
     kinds = _kinds(kind)

@@ -252,6 +252,18 @@ REFUSED = {
          ("cols = start + tl.arange(0, BLOCK_N)", "cols = offsets(start, BLOCK_N)")),
         "one by one",
     ),
+    "numbers of another file, added behind": (
+        (("import torch\n", "import torch\nfrom elsewhere import shifts\n"),
+         ("cols = start + tl.arange(0, BLOCK_N)",
+          "cols = start + tl.arange(0, BLOCK_N) + shifts(BLOCK_N)")),
+        "one by one",
+    ),
+    "numbers of another file, added before": (
+        (("import torch\n", "import torch\nfrom elsewhere import shifts\n"),
+         ("cols = start + tl.arange(0, BLOCK_N)",
+          "cols = (shifts(BLOCK_N) + tl.arange(0, BLOCK_N)) + start")),
+        "one by one",
+    ),
     "a row that a product is added to": (
         ((DOT, "scores = tl.zeros([1, BLOCK_N], dtype=tl.float32)"),
          ("acc +=", "scores += tl.dot(q, tl.trans(k))\n        acc +=")),

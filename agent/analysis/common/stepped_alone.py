@@ -15,7 +15,7 @@ import libcst as cst
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.reaching_definitions import value_of
-from agent.syntax import assigned, children, descendants, positional
+from agent.syntax import assigned, children, descendants, names_in, positional
 
 _SAYING = ("static_assert", "device_assert", "assume")
 
@@ -29,7 +29,7 @@ def _otherwise(flow: Flow) -> Iterator[str]:
     source, body = flow.source, flow.body
     stepping: dict[cst.For, str] = {}
     for loop in descendants(body, cst.For):
-        if not _names(loop.iter) & flow.names:
+        if not names_in(loop.iter) & flow.names:
             continue
         counter = _counter(flow, loop)
         if counter is None:
@@ -37,7 +37,7 @@ def _otherwise(flow: Flow) -> Iterator[str]:
         else:
             stepping[loop] = counter
     places = derived_names(body, lambda value, names: _places(flow, value, names))
-    counters = {counter for loop in stepping for counter in _targets(loop)}
+    counters = {counter for loop in stepping for counter in names_in(loop.target)}
     yield from _outside(flow, stepping, places)
     yield from _asked(flow, stepping, counters | places)
     yield from _factors(flow, set(stepping.values()))
@@ -79,7 +79,7 @@ def _reaches(flow: Flow, bound: cst.BaseExpression) -> bool:
     """Whether a bound is computed from the size, or from how many programs there are."""
     behind = value_of(flow.source, bound)
     counts = flow.dialect.find(flow.source, behind, flow.dialect.program_counts)
-    return bool(_names(behind) & flow.names) or any(True for _ in counts)
+    return bool(names_in(behind) & flow.names) or any(True for _ in counts)
 
 
 def _places(flow: Flow, value: cst.BaseExpression, names: set[str]) -> bool:
@@ -89,7 +89,7 @@ def _places(flow: Flow, value: cst.BaseExpression, names: set[str]) -> bool:
     if isinstance(value, cst.Call):
         called = flow.dialect.called(flow.source, value) or ""
         if called in flow.dialect.iotas:
-            return flow.constant in _names(value)
+            return flow.constant in names_in(value)
         stopping = (*flow.dialect.loads, *flow.dialect.dots, *flow.dialect.reductions)
         if called in stopping or called in flow.dialect.shapes:
             return False
@@ -110,8 +110,8 @@ def _asked(flow: Flow, stepping: dict[cst.For, str], names: set[str]) -> Iterato
     """Branches and assertions that ask for the size, which round it is, or what one has found."""
     source, asked = flow.source, names | flow.names
     for loop in stepping:
-        asked |= {n for target, _ in assigned(loop.body) for n in _names(target)}
-    for node in _nodes(flow.body):
+        asked |= {n for target, _ in assigned(loop.body) for n in names_in(target)}
+    for node in descendants(flow.body, cst.CSTNode):  # type: ignore[type-abstract]
         match node:
             case cst.If() if flow.dialect.masks_edges(source, node):
                 continue
@@ -121,7 +121,7 @@ def _asked(flow: Flow, stepping: dict[cst.For, str], names: set[str]) -> Iterato
                 test = node
             case _:
                 continue
-        if _names(test) & asked:
+        if names_in(test) & asked:
             yield f"line {source.line(node)} asks for it, which round it is, or what one has found"
 
 
@@ -131,15 +131,15 @@ def _by_round(
     """What a round does once, however many elements its block has."""
     source = flow.source
     numbered = derived_names(
-        flow.body, lambda value, names: bool(_names(value) & names) and not _loads(flow, value),
+        flow.body, lambda value, names: bool(names_in(value) & names) and not _loads(flow, value),
         counters,
     )  # fmt: skip
 
     def asks(side: cst.BaseExpression) -> bool:
-        return bool(_names(side) & numbered)
+        return bool(names_in(side) & numbered)
 
     for loop in stepping:
-        for node in _nodes(loop.body):
+        for node in descendants(loop.body, cst.CSTNode):  # type: ignore[type-abstract]
             match node:
                 case cst.Comparison(left=left, comparisons=[other]):
                     sides = (left, other.comparator)
@@ -169,7 +169,7 @@ def _is_count(flow: Flow, value: cst.BaseExpression) -> bool:
     """Whether what is added is the kernel's own number or the launch's, and not times the size."""
     given = {p.name.value for p in flow.kernel.function.parameters} - {flow.constant}
     calls = any(True for _ in descendants(value, cst.Call))
-    return not calls and _names(value) <= given
+    return not calls and names_in(value) <= given
 
 
 def _begins(loop: cst.For, name: str) -> bool:
@@ -224,17 +224,3 @@ def _is_of_edge(flow: Flow, node: cst.CSTNode) -> bool:
             return False
         inner = around
     return False
-
-
-def _nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    yield node
-    for child in node.children:
-        yield from _nodes(child)
-
-
-def _targets(loop: cst.For) -> Iterator[str]:
-    yield from _names(loop.target)
-
-
-def _names(node: cst.CSTNode) -> set[str]:
-    return {name.value for name in descendants(node, cst.Name)}

@@ -19,7 +19,7 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.tile_shapes import edges_of
 from agent.analysis.cutile.uses import Uses
-from agent.syntax import Source, argument, descendants, is_commented, keyword, positional
+from agent.syntax import Source, argument, descendants, is_commented, keyword, names_in, positional
 
 FRESH = ("torch.empty_like", "torch.zeros_like", "torch.ones_like", "torch.full_like")
 STORE, READS = f"{CT}store", (f"{CT}load", f"{CT}gather")
@@ -281,8 +281,3 @@ def _is_like(source: Source, batch: Batch, variable: str, like: str) -> bool:
         ):
             return item == each and source.code(through) == source.code(batch.targets[like])
     return False
-
-
-def names_in(expression: cst.CSTNode) -> set[str]:
-    """The names in an expression."""
-    return {name.value for name in descendants(expression, cst.Name)}

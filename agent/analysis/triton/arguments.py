@@ -13,7 +13,7 @@ from agent.analysis.triton.dialect import ATOMICS, TRITON
 from agent.analysis.triton.heuristics import described_arrays
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.waiting import check_never_waits
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, argument, descendants, names_in
 
 TL = "triton.language."
 POINTERS = (f"{TL}load", f"{TL}store", *ATOMICS)
@@ -52,11 +52,6 @@ def index_names(source: Source, kernel: Kernel) -> set[str]:
     """The names that count elements: computed from `tl.arange` or `tl.program_id`, not loaded."""
     body = kernel.function.node.body
     return derived_names(body, lambda value, names: _is_index(source, value, names))
-
-
-def names_in(node: cst.CSTNode) -> set[str]:
-    """The names that a node mentions."""
-    return {n.value for n in descendants(node, cst.Name)}
 
 
 def rewritten(source: Source, kernel: Kernel, *, possibly: bool = False) -> tuple[str, ...]:

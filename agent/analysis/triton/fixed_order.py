@@ -11,10 +11,9 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.provenance import tile_names
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.arguments import names_in
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.operations import DOTS, SCANS, SUMS, operations_of
-from agent.syntax import Source, descendants
+from agent.syntax import Source, descendants, names_in
 
 PROMISES = re.compile(r"batch_?invarian|(?<!non)(?<!non_)deterministic", re.IGNORECASE)
 

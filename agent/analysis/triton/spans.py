@@ -74,10 +74,10 @@ def span_of(
     match behind:
         case cst.BinaryOperation(operator=cst.Add()):
             left, right = (
-                span_of(dialect, source, behind.left),
-                span_of(dialect, source, behind.right),
+                span_of(dialect, source, side, strictly=strictly)
+                for side in (behind.left, behind.right)
             )
-            if left is not None and right is None and is_scalar(dialect, source, behind.right):
+            if left is not None and right is None and scalar(behind.right):
                 return Span((*left.starts, behind.right), left.extent, left.axis)
             if right is not None and left is None and scalar(behind.left):
                 return Span((behind.left, *right.starts), right.extent, right.axis)

@@ -12,10 +12,10 @@ import libcst as cst
 from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import Subject
-from agent.analysis.triton.arguments import names_in, run_time
+from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
 from agent.launches import power_of_two, values_of
-from agent.syntax import Source, descendants, positional
+from agent.syntax import Source, descendants, names_in, positional
 
 SMALLEST = 16
 """Elements: smaller tiles than that are not asked for, however little there is to do."""

@@ -23,13 +23,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Params, Subject
-from agent.analysis.cutile.launch_loops import Batch, Limit, batch_of, names_in
+from agent.analysis.cutile.launch_loops import Batch, Limit, batch_of
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import TileTrial
 from agent.rewriting.cutile.blocks import unused
 from agent.rewriting.cutile.insertion import free_name
-from agent.syntax import Edits, Source
+from agent.syntax import Edits, Source, names_in
 
 
 class BatchedLaunches(OfEachKernel):

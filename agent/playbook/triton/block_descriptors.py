@@ -22,7 +22,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.arguments import names_in, rewritten
+from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.block_pointers import STORE, BlockPointer, block_pointers
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
@@ -44,7 +44,7 @@ from agent.rewriting.triton.descriptors import (
     scratch,
 )
 from agent.rewriting.triton.edits import Edit, free_name, removing, with_heuristics, with_parameters
-from agent.syntax import Source, argument, assigned, keyword
+from agent.syntax import Source, argument, assigned, keyword, names_in
 
 FIRST_TMA = 90
 MAKE = "triton.language.make_tensor_descriptor"

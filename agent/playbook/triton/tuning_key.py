@@ -26,7 +26,7 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.arguments import names_in, size_parameters
+from agent.analysis.triton.arguments import size_parameters
 from agent.analysis.triton.dialect import ROUNDING
 from agent.analysis.triton.fixed_order import check_order_may_change
 from agent.analysis.triton.multiprocessors import grid_follows_gpu
@@ -36,7 +36,7 @@ from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit
 from agent.rewriting.triton.tuning_key import LaunchSize, bucketed, program_counts
-from agent.syntax import Source, descendants
+from agent.syntax import Source, descendants, names_in
 
 
 class TuningKey(OfEachKernel):

@@ -8,10 +8,9 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import binds
-from agent.analysis.triton.arguments import names_in
 from agent.analysis.triton.program_ids import unused
 from agent.rewriting.triton.edits import Edit, writing
-from agent.syntax import Source, descendants
+from agent.syntax import Source, descendants, names_in
 
 _BINDING_CLOSER = (cst.Name, cst.Integer, cst.Call, cst.Attribute, cst.Subscript)
 """Than `+`."""

@@ -13,7 +13,7 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.arguments import names_in, run_time
+from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.counting_loops import over_programs
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import (
@@ -52,7 +52,7 @@ from agent.rewriting.triton.grid import check_own_grid, check_unchanged
 from agent.rewriting.triton.loads_ahead import Pipelined, stages_of
 from agent.rewriting.triton.numbers import casts_of_number
 from agent.rewriting.triton.own_parameters import own_parameters
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, argument, descendants, names_in
 
 COMPUTED = (*ROUNDING, "builtins.max", "builtins.min", "max", "min")
 """What a host may compute an extent by: called twice, it gives the same."""
