@@ -19,10 +19,11 @@ from tile_agent_pytest.examining.exchange import Message, hand_out, take
 from tile_agent_pytest.examining.inputs import Inputs
 from tile_agent_pytest.examining.operators import called_operators
 from tile_agent_pytest.examining.tensors import (
+    blocks_of,
     digest,
     distinct_bytes,
     give_back_cached,
-    may_be_held,
+    make_known,
     overlap,
     reachable,
     set_aside,
@@ -36,11 +37,6 @@ from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.launch_functions import unwrapped
 
 _Seen = TypeVar("_Seen")
-_POISON_BYTE = 0xFF
-"""NaN in every floating-point type, -1 in every integer."""
-_POISONED_BLOCKS = 3
-"""Of each size: an allocator need not hand out the one that was freed last."""
-MOST_POISON_BYTES = 4 << 30
 
 
 class Examination:
@@ -125,10 +121,16 @@ class Examination:
     def _watched(self) -> set[str]:
         """Call it; returns the names of inputs in whose memory it returns something."""
         with self._detector.watching():
-            results = within(self._function(), "result").values()
+            results = within(self._function(), "result")
         synchronize()
         every = self.inputs.tensors.items()
-        return {name for name, tensor in every if any(overlap(tensor, r) for r in results)}
+        returned = {n for n, tensor in every if any(overlap(tensor, r) for r in results.values())}
+        self._result_bytes = blocks_of(
+            result
+            for result in results.values()
+            if not any(overlap(tensor, result) for _, tensor in every)
+        )
+        return returned
 
     def _written_on_other_bytes(self) -> set[str]:
         """What a second call writes: the first may have found its own result, or turned by 0."""
@@ -161,6 +163,7 @@ class Examination:
     def _unseen(self, request: Mapping[str, Any]) -> Message:
         self._fresh(request["seed"], request.get("poison", ()))
         returned: list[Any] = []
+        make_known(self._result_bytes)
         with unwrapped():
             # By its code this frame drops the result, which `extend` has kept by then.
             returned.extend(map(operator.call, (self._function,)))
@@ -176,11 +179,7 @@ class Examination:
     def _keep(self, results: dict[str, Any]) -> None:
         give_back_cached()
         self._results = results
-        self._result_bytes = [
-            (tensor.device, tensor.numel() * tensor.element_size())
-            for name, tensor in results.items()
-            if name not in self._written
-        ]
+        self._result_bytes = blocks_of(t for n, t in results.items() if n not in self._written)
 
     def _examined(self, request: Mapping[str, Any]) -> Message:
         inputs = self.inputs
@@ -193,6 +192,7 @@ class Examination:
         operators: Counter[str] = Counter()
         problem = ""
         result: Any = None
+        make_known(self._result_bytes)  # at last: a digest leaves its own bytes
         with (
             self._detector.watching(suppress=bool(request.get("idle"))),
             called_operators(operators, request.get("fill")),
@@ -251,6 +251,7 @@ class Examination:
         self._fitting(lambda: self._fresh(seed, ()))
         if self._turns:
             self._turns.spread()
+        self._fitting(lambda: make_known(self._result_bytes))
         with self._detector.watching(), self.holding():
             samples_ms = sample()
         return {"launches": len(self._detector.launches), "samples_ms": samples_ms}
@@ -336,7 +337,7 @@ class Examination:
         return {name: digest(tensor) for name, tensor in self.inputs.tensors.items()}
 
     def _fresh(self, seed: int | None, poison: Iterable[str]) -> None:
-        """New bytes in the inputs, none of an earlier result in what will be allocated."""
+        """New bytes in the inputs, none of an earlier result where a graph writes again."""
         self._results = {}
         if not self._is_captured:
             self._held = None
@@ -352,15 +353,6 @@ class Examination:
             if not any(overlap(result, tensor) for tensor in self.inputs.tensors.values()):
                 spoil(result)
         self._reseed()
-        total = sum(size for _, size in self._result_bytes) * _POISONED_BLOCKS
-        if total <= MOST_POISON_BYTES:
-            kept = [
-                torch().empty(size, dtype=torch().uint8, device=device).fill_(_POISON_BYTE)
-                for device, size in self._result_bytes
-                for _ in range(_POISONED_BLOCKS)
-                if may_be_held(device, size)
-            ]
-            del kept
 
     def _results_of(self, returned: Any) -> dict[str, Any]:
         """What was returned, what was written, and the gradients."""

@@ -8,7 +8,7 @@ import functools
 import math
 import os
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tile_agent_pytest.examining.arrays import as_fixed, as_tensor, is_fixed, library_of
@@ -74,18 +74,44 @@ def _stream_aside(device: int) -> Any:
     return torch().cuda.Stream(device)
 
 
-PART_OF_THE_FREE = 16
+_KNOWN_BYTE = 0xFF
+"""NaN in every floating-point type, -1 in every integer."""
+_KNOWN_BLOCKS = 3
+"""Of each size: an allocator need not hand out the one that was freed last."""
+_MOST_KNOWN_BYTES = 4 << 30
+_PART_OF_THE_FREE = 16
 """Of the memory that a GPU has left, what is taken for nothing but a known content."""
 
 
-def may_be_held(device: Any, size: int) -> bool:
+def blocks_of(tensors: Iterable[Any]) -> list[tuple[Any, int]]:
+    """Device and bytes of each, as it takes them from an allocator."""
+    return [(tensor.device, tensor.numel() * tensor.element_size()) for tensor in tensors]
+
+
+def make_known(blocks: Sequence[tuple[Any, int]]) -> None:
+    """Have the memory that is given out next for these blocks hold no earlier result.
+
+    A call that leaves a part of its result unwritten finds the same there whoever makes it.
+    Nothing may be allocated between this and the call.
+    """
+    if sum(size for _, size in blocks) * _KNOWN_BLOCKS <= _MOST_KNOWN_BYTES:
+        kept = [
+            torch().empty(size, dtype=torch().uint8, device=device).fill_(_KNOWN_BYTE)
+            for device, size in blocks
+            for _ in range(_KNOWN_BLOCKS)
+            if _may_be_held(device, size)
+        ]
+        del kept
+
+
+def _may_be_held(device: Any, size: int) -> bool:
     """Whether so many bytes may be taken and given back: they were freed, or there is plenty."""
     if device.type != "cuda":
         return True
     cuda = torch().cuda
     if cuda.memory_reserved(device) - cuda.memory_allocated(device) >= size:
         return True
-    return bool(cuda.mem_get_info(device)[0] >= PART_OF_THE_FREE * size)
+    return bool(cuda.mem_get_info(device)[0] >= _PART_OF_THE_FREE * size)
 
 
 def is_tensor(value: Any) -> bool:
