@@ -58,7 +58,7 @@ class KnownDivisors(OfEachKernel):
         KernelClass.BALANCED: 46,
         KernelClass.COMPUTE: 90,
     }
-    expected = "an eighth of the load and store instructions; its time is not measured"
+    expected = "34 % of a cross entropy over rows of 1000 halves on an H200"
     hypothesis = "Addresses that are known to be aligned are loaded 16 bytes at a time."
     idle_in_interpreter = "Triton's interpreter has no loads of 16 bytes"
     example: ClassVar[Params] = {}
