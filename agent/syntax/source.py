@@ -29,6 +29,7 @@ from agent.syntax.imported import handed_on, only
 from agent.syntax.integers import integer_of
 from agent.syntax.one_line import OnOneLine
 from agent.syntax.places import Places
+from agent.syntax.replaced import replaced
 from agent.syntax.scopes import scopes
 from agent.syntax.tree import children, descendants, sole_value
 from agent.syntax.tuples import parse
@@ -263,8 +264,13 @@ class Source:
         """Where a function is named, but for its own definition."""
         wanted = function.node.name.value
         names = (n for n in descendants(self.module, cst.Name) if n.value == wanted)
-        return tuple(n for n in names if self.function_of(n) is function
-                     and n is not function.node.name)  # fmt: skip
+        defining = {function.node.name, *(f.name for f in self.replaced)}
+        return tuple(n for n in names if self.function_of(n) is function and n not in defining)
+
+    @cached_property
+    def replaced(self) -> frozenset[cst.FunctionDef]:
+        """Functions of which later ones of the same name take the place: their names mean those."""
+        return replaced(self.module)
 
     def assignments(self, name: cst.Name) -> tuple[Assignment, ...]:
         """The assignments a name may stand for, in its scope or the ones around it."""
@@ -286,7 +292,7 @@ class Source:
 
     @cached_property
     def _functions_by_name(self) -> dict[str, Function]:
-        return {f.name: f for f in reversed(self.functions)}
+        return {f.name: f for f in reversed(self.functions) if f.node not in self.replaced}
 
     @cached_property
     def _functions_by_node(self) -> dict[cst.FunctionDef, Function]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.dialect import SHAPING
 from agent.analysis.common.induction import induction_variables
-from agent.analysis.common.rounds import SHAPING, Round, rounds_of
+from agent.analysis.common.rounds import Round, is_product, rounds_of
 from agent.syntax import argument, assigned, children, descendants
 
 _CHOOSING = {"maximum": "max", "minimum": "min", "max": "max", "min": "min"}
@@ -73,7 +74,10 @@ def _made(
     called = (dialect.called(source, node) or "") if isinstance(node, cst.Call) else ""
     bare = called.rpartition(".")[2]
     if node in reductions:
-        return _Made(kinds={bare})
+        products = {each for each in reductions if is_product(flow, each)} - {node}
+        parts = [_made(flow, each, products, (), behind) for each in children(node)]
+        kind = "sum" if is_product(flow, node) else bare
+        return _Made({kind}, linear=all(p.linear and p.kinds <= {kind} for p in parts))
     if called in dialect.loads:
         return _Made()
     if isinstance(node, cst.Attribute | cst.Arg):

@@ -17,6 +17,8 @@ import libcst as cst
 from agent.analysis.common.kernels import KernelFunction
 from agent.syntax import Function, Source, argument, descendants, positional
 
+SHAPING = frozenset({"astype", "broadcast_to", "cast", "expand_dims", "reshape", "to", "view"})
+"""Functions and methods of both languages that give the same numbers."""
 MODULE = "<module>"
 """Where a launch stands that is in no function."""
 
@@ -306,7 +308,8 @@ def _kernels(dialect: Dialect, source: Source) -> tuple[Kernel, ...]:
     decorated = [
         (function, decorator)
         for function in source.functions
-        if (decorator := source.decorator(function, dialect.decorator)) is not None
+        if function.node not in source.replaced
+        and (decorator := source.decorator(function, dialect.decorator)) is not None
     ]
     if not decorated:  # as in a file of another language, whose calls need not be resolved
         return ()

@@ -62,6 +62,11 @@ def stores_without(flow: Flow) -> frozenset[cst.Call]:
     return frozenset(call for call, value in _run(flow).stored.items() if value.flat)
 
 
+def contracted(flow: Flow) -> frozenset[cst.BaseExpression]:
+    """The products of matrices that add up over the elements of one block."""
+    return frozenset(_run(flow).contracted)
+
+
 def _run(flow: Flow) -> _Run:
     return _remembered(flow.dialect, flow.source, flow.kernel.function, flow.constant)
 
@@ -88,6 +93,8 @@ class _Run:
     """What stores write, as far as any way to them has elements along the axis."""
     unbounded: dict[cst.Call, None] = field(default_factory=dict)
     """The masked accesses that go past the axis's end: their masks bound other axes, if any."""
+    contracted: dict[cst.BaseExpression, None] = field(default_factory=dict)
+    """The products of two tiles that both go along the axis."""
     returned: list[Padded] = field(default_factory=list)
     deep: int = 0
 
@@ -355,6 +362,8 @@ class _Run:
         """A product of matrices: along the axis itself where the accumulator lacks it."""
         kinds = {side.kind for side in sides}
         flat = all(side.flat for side in sides)
+        if not any(side.flat for side in sides):
+            self.contracted[node] = None
         zero = bool(kinds & {Pad.ZERO, Pad.MASKED}) and not kinds & {
             Pad.LOW,
             Pad.HIGH,

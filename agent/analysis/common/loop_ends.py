@@ -14,8 +14,8 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.dialect import SHAPING
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.common.rounds import SHAPING
 from agent.syntax import argument, assigned, children, descendants, keyword
 
 Terms: TypeAlias = Mapping[tuple[str, ...], int]

@@ -17,15 +17,14 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.derived_names import reaches
-from agent.analysis.common.dialect import callees
+from agent.analysis.common.dialect import SHAPING, callees
+from agent.analysis.common.growth import contracted
 from agent.analysis.common.reaching_definitions import definition
 from agent.syntax import assigned, children, descendants, positional
 
 _SCALING = (cst.Multiply, cst.MultiplyAssign, cst.Divide, cst.DivideAssign)
 _ATOMIC = {"atomic_add": "sum", "atomic_max": "max", "atomic_min": "min"}
 """What an atomic operation does with what is there -> the reduction that it goes on with."""
-SHAPING = frozenset({"astype", "broadcast_to", "cast", "expand_dims", "reshape", "to", "view"})
-"""Functions and methods that give the same numbers."""
 _DEEP = 10
 
 
@@ -52,12 +51,22 @@ def kept_block_by_block(flow: Flow) -> str | None:
 def rounds_of(flow: Flow) -> Iterator[Round]:
     """One round of each loop whose bounds are computed from the constant."""
     loops = [loop for loop in descendants(flow.body, cst.For) if flow.carries(loop.iter)]
-    reductions = [*flow.reductions()]
+    reductions = [*flow.reductions(), *contracted(flow)]
     for loop in loops:
         yield Round(flow, loop, frozenset(
             node for node in _reducing(flow, loop.body, reductions)
             if _around(flow, node, loops) is loop
         ))  # fmt: skip
+
+
+def is_product(flow: Flow, reduction: cst.CSTNode) -> bool:
+    """Whether a reduction is a product of matrices, which adds up."""
+    match reduction:
+        case cst.BinaryOperation():
+            return True
+        case cst.Call():
+            return flow.dialect.called(flow.source, reduction) in flow.dialect.dots
+    return False
 
 
 def _around(flow: Flow, node: cst.CSTNode, loops: list[cst.For]) -> cst.For | None:
@@ -66,16 +75,21 @@ def _around(flow: Flow, node: cst.CSTNode, loops: list[cst.For]) -> cst.For | No
     return next((loop for loop in around if loop in loops), None)
 
 
-def _reducing(flow: Flow, body: cst.CSTNode, reductions: list[cst.Call]) -> Iterator[cst.Call]:
+def _reducing(
+    flow: Flow, body: cst.CSTNode, reductions: list[cst.BaseExpression]
+) -> Iterator[cst.BaseExpression]:
     """The reductions in a body, and the calls of helpers that have one."""
-    for call in descendants(body, cst.Call):
-        helper = flow.source.function_of(call.func)
-        if call in reductions:
-            yield call
+    for node in descendants(body, cst.BaseExpression):  # type: ignore[type-abstract]
+        helper = flow.source.function_of(node.func) if isinstance(node, cst.Call) else None
+        if node in reductions:
+            yield node
         elif helper is not None:
-            reached = (helper, *callees(flow.source, helper))
-            if any(r in descendants(f.node.body, cst.Call) for f in reached for r in reductions):
-                yield call
+            below = {
+                each for f in (helper, *callees(flow.source, helper))
+                for each in descendants(f.node.body, cst.BaseExpression)  # type: ignore[type-abstract]
+            }  # fmt: skip
+            if not below.isdisjoint(reductions):
+                yield node
 
 
 def _is_instead(flow: Flow, node: cst.CSTNode, loops: list[cst.For]) -> bool:
@@ -119,7 +133,7 @@ def _loads(flow: Flow) -> Iterator[cst.Call]:
 
 
 def _computed_from(
-    values: Sequence[tuple[str, cst.BaseExpression]], begin: frozenset[cst.Call]
+    values: Sequence[tuple[str, cst.BaseExpression]], begin: frozenset[cst.BaseExpression]
 ) -> frozenset[str]:
     """The names whose values come from some calls, of names with what they are assigned."""
     names: frozenset[str] = frozenset()
@@ -130,7 +144,7 @@ def _computed_from(
         names |= found
 
 
-def _holds(node: cst.CSTNode, begin: frozenset[cst.Call], names: frozenset[str]) -> bool:
+def _holds(node: cst.CSTNode, begin: frozenset[cst.BaseExpression], names: frozenset[str]) -> bool:
     """Whether a value comes from one of these calls or names."""
     if isinstance(node, cst.Name):
         return node.value in names
@@ -165,8 +179,8 @@ class Round:
 
     flow: Flow
     loop: cst.For
-    reductions: frozenset[cst.Call]
-    """Those of this loop's blocks, and not of a loop within it."""
+    reductions: frozenset[cst.BaseExpression]
+    """Those of this loop's blocks, products of matrices among them, and not of a loop within it."""
 
     @cached_property
     def values(self) -> list[tuple[str, cst.BaseExpression]]:
@@ -181,6 +195,14 @@ class Round:
     def _reduced(self) -> frozenset[str]:
         """The names whose values come from what the round reduces."""
         return _computed_from(self.values, self.reductions)
+
+    @cached_property
+    def _sums(self) -> frozenset[cst.BaseExpression]:
+        return frozenset(r for r in self.reductions if not is_product(self.flow, r))
+
+    @cached_property
+    def _summed(self) -> frozenset[str]:
+        return _computed_from(self.values, self._sums)
 
     @cached_property
     def _loading(self) -> frozenset[cst.Call]:
@@ -212,8 +234,11 @@ class Round:
             stored = self.flow.dialect.stored(self.flow.source, call)
             if stored is None:
                 continue
-            kept = frozenset() if self._is_chosen(call) else self.kept
-            comes = self._is_reduced(stored) or _holds(stored, frozenset(), kept)
+            comes = (
+                _holds(stored, self._sums, self._summed)
+                if self._is_chosen(call)
+                else self._is_reduced(stored) or _holds(stored, frozenset(), self.kept)
+            )
             if comes and not self._together(call, stored) and not self._is_prefix(stored):
                 return call
         return None

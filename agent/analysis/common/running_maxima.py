@@ -17,10 +17,11 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.dialect import SHAPING
 from agent.analysis.common.inner_flows import inner_flows
 from agent.analysis.common.numbers import number_of
 from agent.analysis.common.reaching_definitions import traced
-from agent.analysis.common.rounds import SHAPING, Round, rounds_of
+from agent.analysis.common.rounds import Round, rounds_of
 from agent.syntax import argument, assigned, children, descendants, keyword, positional
 
 _MAXIMA = frozenset({"max", "maximum"})

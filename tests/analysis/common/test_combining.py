@@ -76,3 +76,63 @@ def test_another_operation_takes_the_blocks_as_they_are(lines: str, result: str)
 )  # fmt: skip
 def test_its_own_does_not(lines: str, result: str) -> None:
     assert reason(lines, result) is None
+
+
+PRODUCT = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(a_ptr, b_ptr, c_ptr, n, k, by, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m = tl.program_id(0) * M + tl.arange(0, M)
+    columns = tl.arange(0, N)
+    places = m[:, None] * n + columns[None, :]
+    acc = tl.zeros((M, N), tl.float32)
+    s = tl.zeros((M,), tl.float32)
+    for start in range(0, k, K):
+        at = start + tl.arange(0, K)
+        a = tl.load(a_ptr + m[:, None] * k + at[None, :], mask=at[None, :] < k, other=0.0)
+        b = tl.load(b_ptr + at[:, None] * n + columns[None, :], mask=at[:, None] < k, other=0.0)
+        ROUND
+    tl.store(c_ptr + places, acc)
+    tl.store(c_ptr + m, s)
+"""
+
+
+def reason_of_product(lines: str) -> str | None:
+    source = Source(PRODUCT.replace("ROUND", lines.replace("\n", "\n        ")))
+    (kernel,) = TRITON.kernels(source)
+    return needed_size(Flow(TRITON, source, kernel, "K"))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "part = tl.dot(a, b)\nacc += part * part",
+        "acc += tl.abs(tl.dot(a, b))",
+        "part = tl.dot(a, b)\nacc += tl.where(part > 0, part, 0.0)",
+        "part = tl.dot(a, b)\nacc = acc + tl.maximum(part, 0.0)",
+        "part = tl.dot(a, b)\ns += tl.sum(tl.abs(part), 1)",
+        "acc = tl.maximum(acc, tl.dot(a, b))",
+        "part = tl.dot(a, b)\nacc += part / tl.sum(part, 1)[:, None]",
+        "part = tl.dot(a, b)\ntl.store(c_ptr + places, part)",
+        "acc = tl.dot(a, b)",
+    ],
+)
+def test_a_part_of_a_product_is_to_be_added_up(lines: str) -> None:
+    assert reason_of_product(lines) is not None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "acc += tl.dot(a, b)",
+        "acc = tl.dot(a, b, acc)",
+        "part = tl.dot(a, b)\nacc += part.to(tl.float32) * by",
+        "s += tl.sum(tl.dot(a, b), 1)",
+        "acc = tl.dot(a, b, acc)\nif start + K >= k:\n    tl.store(c_ptr + places, acc)",
+    ],
+)
+def test_which_is_what_most_do(lines: str) -> None:
+    assert reason_of_product(lines) is None
