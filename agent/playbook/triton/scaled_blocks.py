@@ -23,13 +23,14 @@ from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.computed_sizes import ComputedTile, computed_tiles
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.size_changes import SMALLEST_DOT
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.common.tile_sizes import MOST_ELEMENTS, SMALLEST_DOT
+from agent.rewriting.common.tile_sizes import MOST_ELEMENTS
 from agent.rewriting.triton.loop_sizes import SHRUNK, loop_sizes
 from agent.syntax import Source
 
