@@ -9,7 +9,7 @@ something else give nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import libcst as cst
 from libcst.metadata.scope_provider import ImportAssignment
@@ -81,7 +81,7 @@ class _Possible:
     def _named(self, name: cst.Name) -> Iterator[Function]:
         """By every assignment of the name, wherever the program may come from."""
         assignments = self._source.assignments(name)
-        if not assignments or self._is_captured(name.value):
+        if not assignments or name.value in self._captured:
             raise _NotKnown
         for assignment in assignments:
             node = assignment.node
@@ -148,7 +148,7 @@ class _Possible:
         written = table
         if isinstance(table, cst.Name):
             assignments = self._source.assignments(table)
-            if len(assignments) != 1 or self._is_captured(table.value):
+            if len(assignments) != 1 or table.value in self._captured:
                 raise _NotKnown
             node = assignments[0].node
             value = self._source.assigned_to(node) if node is not None else None
@@ -224,7 +224,7 @@ class _Possible:
     def _calls(self, function: cst.FunctionDef) -> list[cst.Call]:
         """All calls of a function that nothing but this file calls."""
         source, name = self._source, function.name.value
-        if function.decorators or not self._is_private(function) or self._is_captured(name):
+        if function.decorators or not self._is_private(function) or name in self._captured:
             raise _NotKnown
         if any(text.raw_value == name for text in descendants(source.module, cst.SimpleString)):
             raise _NotKnown  # in `__all__`, or to be found by it
@@ -250,15 +250,21 @@ class _Possible:
         name = function.name.value
         return len(above) == 1 and name.startswith("_") and not name.startswith("__")
 
-    def _is_captured(self, name: str) -> bool:
-        """Whether a pattern binds a name, which scopes do not tell of."""
-        module = self._source.module
-        bound = (
+    @cached_property
+    def _captured(self) -> frozenset[str]:
+        """The names that a pattern binds, or a `:=` in a comprehension: no scope tells of these."""
+        module, ancestors = self._source.module, self._source.ancestors
+        bound = [
             *(each.name for each in descendants(module, cst.MatchAs)),
             *(each.name for each in descendants(module, cst.MatchStar)),
             *(each.rest for each in descendants(module, cst.MatchMapping)),
-        )
-        return any(each is not None and each.value == name for each in bound)
+            *(
+                each.target
+                for each in descendants(module, cst.NamedExpr)
+                if any(isinstance(around, cst.BaseComp) for around in ancestors(each))
+            ),
+        ]
+        return frozenset(each.value for each in bound if isinstance(each, cst.Name))
 
 
 def _listed(table: cst.BaseExpression) -> list[cst.BaseExpression] | None:

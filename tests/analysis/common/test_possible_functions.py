@@ -61,6 +61,15 @@ def found(code: str) -> tuple[str, ...]:
          "    k[1](x)\n", NONE),
         ("K = one\ndef g(c):\n    global K\n    K = c\ndef f(x):\n    K[1](x)\n", NONE),
         ("K = one\ndef g(c):\n    global K\n    K = two\ndef f(x):\n    K[1](x)\n", BOTH),
+        ("def f(x, c):\n    k = one\n    [k := t for t in c]\n    k[1](x)\n", NONE),
+        ("K = one\ndef g(c):\n    global K\n    any(K := t for t in c)\n"
+         "def f(x):\n    K[1](x)\n", NONE),
+        ("K = [one]\nany(K := t for t in c)\ndef f(x):\n    K[0][1](x)\n", NONE),
+        ("def f(x, c):\n    k = one\n    for a, k in c:\n        pass\n    k[1](x)\n", NONE),
+        ("def f(x, c):\n    k = one\n    *k, = c\n    k[1](x)\n", NONE),
+        ("def f(x, c):\n    k = one\n    (a, (k, b)) = c\n    k[1](x)\n", NONE),
+        ("K = one\ndef g(c):\n    global K\n    import K\ndef f(x):\n    K[1](x)\n", NONE),
+        ("one = triton.heuristics({})(one)\ndef f(x, c):\n    (one if c else two)[1](x)\n", NONE),
         ("def f(x, c):\n    k = make(one)\n    k[1](x)\n", NONE),
         ("def f(x, c):\n    self.k[1](x)\n", NONE),
         # tables
