@@ -348,3 +348,51 @@ def test_entries_that_do_not_ask_see_no_such_launch() -> None:
     assert "hands add_kernel to `_launch`" in refused("add-autotune", asked)
     direct = subject(HEAD + ADD + f"def add(x):\n{BODY}    add_kernel{LAUNCH}")
     assert following(TRITON, direct) is direct
+
+
+COMPUTED = "    BLOCK = min(1024, triton.next_power_of_2(n))\n    grid = (triton.cdiv(n, BLOCK),)\n"
+
+
+def computed(form: str) -> str:
+    return FORMS[form].replace(f"    {GRID}\n", COMPUTED).replace("BLOCK=1024", "BLOCK=BLOCK")
+
+
+@forms
+def test_a_block_that_the_host_computes_is_scaled_for_both(form: str) -> None:
+    text = HEAD + ADD + MUL + computed(form)
+    new = changed("scaled-blocks", subject(text), {"block": "BLOCK", "factor": 2})
+    line = "    BLOCK = min(2 * BLOCK, 65536)\n"
+    assert new == text.replace("    grid = ", f"{line}    grid = ")
+
+
+@forms
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (SUM, "BLOCK of add_kernel: line 17 reduces along it, block by block"),
+        (
+            MUL.replace("BLOCK: tl.constexpr", "BLOCK").replace("* BLOCK +", "* 64 +")
+            .replace("arange(0, BLOCK)", "arange(0, 64)"),
+            "BLOCK of add_kernel: mul_kernel takes it as BLOCK, which is no constant",
+        ),
+        (
+            MUL.replace("program_id(0) * BLOCK", "program_id(0) * 1024")
+            .replace("arange(0, BLOCK)", "arange(0, 1024)"),
+            "BLOCK of add_kernel: no tile of mul_kernel goes by it",
+        ),
+    ],
+    ids=["sum", "no constant", "unread"],
+)  # fmt: skip
+def test_no_block_is_scaled_that_another_kernel_needs(form: str, other: str, reason: str) -> None:
+    text = HEAD + ADD + other + computed(form)
+    assert reason in refused("scaled-blocks", subject(text, "add_kernel"))
+
+
+def test_both_compute_what_they_did_with_a_scaled_block(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    text = HEAD + ADD + MUL + computed("two helpers")
+    asked = subject(text)
+    entry = playbook.get("scaled-blocks")
+    texts = [entry.apply(asked, params) for params in entry.variants(asked)]
+    assert len(texts) == 4
+    assert not disagreement("both", [[[5000]], [[31, 7]]], text, texts, False, tmp_path)

@@ -225,14 +225,14 @@ def _shared(flow: Flow, literal: Literal) -> SizeChanges:
     """Which changes are safe for a constant that an integer sets, perhaps among others."""
     if (refusal := _refusal(flow, (literal,))) is not None:
         raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
-    if not flow.in_loop and not _sizes_tiles(flow):  # the grid would go by it, and nothing else
+    if not flow.in_loop and not sizes_tiles(flow):  # the grid would go by it, and nothing else
         raise NotApplicable(f"{flow.kernel.name} shares it, and no tile there goes by it")
     changes = _changes(flow, (literal,))
     multiplies = flow.dialect.has_dot(flow.source, flow.kernel)
     return replace(changes, smallest=SMALLEST_DOT) if multiplies else changes
 
 
-def _sizes_tiles(flow: Flow) -> bool:
+def sizes_tiles(flow: Flow) -> bool:
     """Whether a kernel has tiles of a size, or hands it to a function that may have some."""
     if any(True for _ in flow.shapes):
         return True

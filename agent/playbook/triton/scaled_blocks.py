@@ -22,6 +22,7 @@ import libcst as cst
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.computed_sizes import ComputedTile, computed_tiles
 from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.following import following
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.size_changes import SMALLEST_DOT
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -79,6 +80,7 @@ def square(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The factors of each size; none that is there already."""
+        subject = following(TRITON, subject)
         found: list[Params] = []
         for tile in _tiles(subject):
             now = _factor(subject.source, tile)
@@ -93,6 +95,7 @@ def square(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Scale one size, instead of how it is scaled already."""
+        subject = following(TRITON, subject)
         factor = float(params["factor"])
         tiles = {tile.name: tile for tile in _tiles(subject)}
         tile = tiles.get(str(params["block"]))
