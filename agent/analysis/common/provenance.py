@@ -234,10 +234,14 @@ def _shared(flow: Flow, literal: Literal) -> SizeChanges:
 
 def sizes_tiles(flow: Flow) -> bool:
     """Whether a kernel has tiles of a size, or hands it to a function that may have some."""
-    if any(True for _ in flow.shapes):
-        return True
-    calls = descendants(flow.body, cst.Call)
-    return any(map(flow.carries, (c for c in calls if flow.source.function_of(c.func) is not None)))
+    source, dialect = flow.source, flow.dialect
+    for call in descendants(flow.body, cst.Call):
+        taken = dialect.shapes.get(dialect.called(source, call) or "")
+        shape = taken.of(call) if taken is not None else None
+        is_helper = source.function_of(call.func) is not None
+        if any(map(flow.carries, [shape] if shape is not None else call.args if is_helper else ())):
+            return True
+    return any(True for _ in flow.shapes)
 
 
 def _check_sized(source: Source, kernel: Kernel, launch: Launch, literal: Literal) -> None:
