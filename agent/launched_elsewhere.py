@@ -7,7 +7,7 @@ pass them, and break the project.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from agent.importers import Importers, parsed
 from agent.preflight import tree_of
@@ -17,10 +17,18 @@ from agent.target import import_roots
 LAUNCHERS = ("launch", "exhaustive_search", "autotune_launch")
 """Functions that are given a kernel of cuTile and launch it."""
 TUNERS = ("autotune",)
+CHANGES = frozenset({
+    "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update",
+})  # fmt: skip
+"""Methods that change a table of kernels."""
 
 
 def launched_elsewhere(repository: Repository, sha: str, kernel: str) -> Mapping[str, str]:
     """The kernels of a file that other files of a commit launch: name -> the first that does.
+
+    Among them are functions of the file's own that launch what they are handed, where another file
+    takes one, and tables of its kernels that another file changes: then it is not for the file to
+    say what a launch of it may launch.
 
     Args:
         repository: the user's.
@@ -28,11 +36,18 @@ def launched_elsewhere(repository: Repository, sha: str, kernel: str) -> Mapping
         kernel: the file.
     """
     tree = tree_of(repository, sha)
-    known = _functions(tree.read([kernel])[kernel])
+    text = tree.read([kernel])[kernel]
+    known = _functions(text)
     names = [name for name, node in known.items() if node.decorator_list]
+    handed, tables = _launching_what_they_are_handed(known), _tables(text, names)
+    importers = Importers(tree, import_roots(tree, kernel))
     found: dict[str, str] = {}
-    for name, path, source in Importers(tree, import_roots(tree, kernel)).naming(kernel, names):
-        if name not in found and launches(source, name):
+    for name, path, source in importers.naming(kernel, [*names, *handed, *tables]):
+        if name in tables:
+            has_to_do = _is_changed(source, name)
+        else:
+            has_to_do = name in handed or launches(source, name)
+        if name not in found and has_to_do:
             found[name] = path
     return found
 
@@ -64,6 +79,60 @@ def launches(source: bytes, name: str) -> bool:
             return True
         if named(call.func) in LAUNCHERS and name in map(named, call.args):
             return True
+    return False
+
+
+def _launching_what_they_are_handed(known: Mapping[str, ast.FunctionDef]) -> list[str]:
+    """The functions that are no business of other files and launch a parameter, or hand it on."""
+    found: list[str] = []
+    while True:
+        before = len(found)
+        for name, function in known.items():
+            if name in found or not name.startswith("_") or function.decorator_list:
+                continue
+            parameters = {*_parameters(function)}
+            for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+                given = {named(each) for each in (*call.args, *(k.value for k in call.keywords))}
+                if isinstance(call.func, ast.Subscript):
+                    given = {named(each) for each in ast.walk(call.func.value)}
+                elif named(call.func) not in (*LAUNCHERS, *found):
+                    continue
+                if given & parameters:
+                    found.append(name)
+                    break
+        if len(found) == before:
+            return found
+
+
+def _tables(text: str | bytes, kernels: Collection[str]) -> list[str]:
+    """The names of the module that are assigned something with kernels in it."""
+    try:
+        body = parsed(text).body
+    except (SyntaxError, ValueError):
+        return []
+    return [
+        target.id
+        for line in body
+        if isinstance(line, ast.Assign | ast.AnnAssign) and line.value is not None
+        if {named(node) for node in ast.walk(line.value)} & {*kernels}
+        for target in (line.targets if isinstance(line, ast.Assign) else [line.target])
+        if isinstance(target, ast.Name)
+    ]
+
+
+def _is_changed(source: bytes, name: str) -> bool:
+    """Whether a text changes a table of that name, or assigns another one."""
+    for node in ast.walk(parsed(source)):
+        match node:
+            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()) if named(value) == name:
+                return True
+            case ast.Attribute(value=value, attr=method) if named(value) == name:
+                if method in CHANGES:
+                    return True
+            case ast.Attribute(attr=attribute, ctx=ast.Store() | ast.Del()) if attribute == name:
+                return True
+            case ast.AugAssign(target=target) if named(target) == name:
+                return True
     return False
 
 

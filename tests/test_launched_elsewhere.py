@@ -70,6 +70,56 @@ def test_who_launches_a_kernel_of_the_file(
     assert dict(there) == ({"softmax_kernel": list(files)[-1]} if found else {})
 
 
+HANDED = """
+
+def _launch(kernel, x):
+    kernel[(1,)](x, BLOCK=8)
+
+
+def _outer(x, which):
+    _launch(which, x=x)
+
+
+def _other(kernel, x):
+    print(kernel, x)
+
+
+def launch(kernel, x):
+    kernel[(1,)](x, BLOCK=8)
+
+
+KERNELS = {"softmax": softmax_kernel}
+OTHERS = {"other": 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from pkg.softmax import _launch\n_launch(mine, x)\n", {"_launch"}),
+        ("from pkg.softmax import _launch as run\n", {"_launch"}),
+        ("import pkg.softmax as m\nm._outer(x, mine)\n", {"_outer"}),
+        ("from pkg.softmax import _other\n_other(mine, x)\n", set()),
+        ("from pkg.softmax import launch\nlaunch(mine, x)\n", set()),
+        ("from pkg.softmax import KERNELS\nKERNELS['mine'] = mine\n", {"KERNELS"}),
+        ("from pkg.softmax import KERNELS\nKERNELS.update(mine=mine)\n", {"KERNELS"}),
+        ("from pkg.softmax import KERNELS\nKERNELS |= {'mine': mine}\n", {"KERNELS"}),
+        ("from pkg.softmax import KERNELS\ndel KERNELS['softmax']\n", {"KERNELS"}),
+        ("from pkg import softmax as m\nm.KERNELS = {}\n", {"KERNELS"}),
+        ("from pkg import softmax as m\nm.KERNELS['mine'] = mine\n", {"KERNELS"}),
+        ("from pkg.softmax import KERNELS\nfor name in sorted(KERNELS):\n    pass\n", set()),
+        ("from pkg.softmax import OTHERS\nOTHERS['mine'] = 2\n", set()),
+    ],
+)
+def test_who_has_to_do_with_what_launches_them(tmp_path: Path, text: str, found: set[str]) -> None:
+    files = {"pkg/__init__.py": "", "pkg/softmax.py": KERNEL + HANDED, "pkg/other.py": text}
+    repository = Repository.open(make_repo(tmp_path, files))
+    sha = repository.head()
+    assert sha is not None
+    there = launched_elsewhere(repository, sha, "pkg/softmax.py")
+    assert there == dict.fromkeys(found, "pkg/other.py")
+
+
 HEAD = "def softmax_kernel(x_ptr, BLOCK: tl.constexpr"
 NONE = "    if rows is None:\n        rows = 1\n"
 

@@ -31,7 +31,7 @@ from agent.syntax.one_line import OnOneLine
 from agent.syntax.places import Places
 from agent.syntax.replaced import replaced
 from agent.syntax.scopes import scopes
-from agent.syntax.tree import children, descendants, sole_value
+from agent.syntax.tree import children, descendants, value_of_target
 from agent.syntax.tuples import parse
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -108,6 +108,8 @@ class Source:
     """Names of its kernels that perf tests launch, the most expensive first; none: not known."""
     moved: tuple[tuple[int, int], ...] = ()
     """Of a text that stands for the file's: its line -> how far on the file has what follows."""
+    follows: bool = False
+    """Whether launches count that name none of the kernels of which they launch one."""
 
     def __new__(
         cls,
@@ -115,13 +117,18 @@ class Source:
         path: str = "kernel.py",
         timed: tuple[str, ...] = (),
         moved: tuple[tuple[int, int], ...] = (),
+        follows: bool = False,
     ) -> Source:
         """One of the latest sources, where all of it is the same; else a new one."""
-        return _source(text, path, timed, moved, get_ident())
+        return _source(text, path, timed, moved, follows, get_ident())
 
     def with_text(self, text: str) -> Source:
         """What the file would be with another text."""
-        return Source(text, self.path, self.timed)
+        return Source(text, self.path, self.timed, follows=self.follows)
+
+    def following(self) -> Source:
+        """The file where launches by other names count; both have the nodes of one tree."""
+        return Source(self.text, self.path, self.timed, self.moved, follows=True)
 
     @cached_property
     def memory(self) -> defaultdict[str, dict[cst.CSTNode, Any]]:
@@ -280,6 +287,10 @@ class Source:
         found: set[BaseAssignment] = scope[name.value]
         return tuple(a for a in found if isinstance(a, Assignment))
 
+    def assigned_to(self, target: cst.CSTNode) -> cst.BaseExpression | None:
+        """The value that a statement assigns to a target alone; None for a loop's, for one."""
+        return value_of_target(target, self._parents)
+
     def scope(self, node: cst.CSTNode) -> Scope | None:
         """The scope in which a node stands; None for names that belong to another one."""
         return self._scopes.get(node)
@@ -353,31 +364,10 @@ class Source:
             if defaults and node.default is not None:
                 return assignment, node.default
             raise Untraceable(f"is `{name.value}`, which is a parameter")
-        value = self._value_assigned_to(node)
+        value = self.assigned_to(node)
         if value is None:
             raise Untraceable(f"is `{name.value}`, which is not assigned a plain value")
         return assignment, value
-
-    def _value_assigned_to(self, target: cst.CSTNode) -> cst.BaseExpression | None:
-        """The right-hand side of `target = value` or of its element of `a, b = x, y`."""
-        parents = self._parents
-        parent = parents.get(target)
-        if isinstance(parent, cst.AnnAssign):
-            return parent.value
-        if isinstance(parent, cst.AssignTarget):
-            return sole_value(parents[parent])
-        if isinstance(parent, cst.Element):
-            several = parents[parent]
-            around = parents.get(several)
-            value = sole_value(parents[around]) if isinstance(around, cst.AssignTarget) else None
-            if (
-                isinstance(several, cst.Tuple | cst.List)
-                and isinstance(value, cst.Tuple | cst.List)
-                and len(value.elements) == len(several.elements)
-                and all(isinstance(e, cst.Element) for e in (*value.elements, *several.elements))
-            ):
-                return value.elements[several.elements.index(parent)].value
-        return None
 
 
 @lru_cache(maxsize=KEPT)
@@ -386,12 +376,19 @@ def _source(
     path: str,
     timed: tuple[str, ...],
     moved: tuple[tuple[int, int], ...],
+    follows: bool,
     thread: int,  # noqa: ARG001
 ) -> Source:
     """A new source; a thread has its own, since a tree is worked out bit by bit."""
     source = object.__new__(Source)
+    if follows:
+        plain = Source(text, path, timed, moved)
+        assert plain.functions is not None
+        assert plain.memory is not None
+        source.__dict__.update(plain.__dict__)
     object.__setattr__(source, "text", text)
     object.__setattr__(source, "path", path)
     object.__setattr__(source, "timed", timed)
     object.__setattr__(source, "moved", moved)
+    object.__setattr__(source, "follows", follows)
     return source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
 from typing import TypeVar
@@ -144,4 +144,27 @@ def sole_value(statement: cst.CSTNode) -> cst.BaseExpression | None:
     """The value of `a = value`; None for `a = b = value`, which two names share."""
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         return statement.value
+    return None
+
+
+def value_of_target(
+    target: cst.CSTNode, parents: Mapping[cst.CSTNode, cst.CSTNode]
+) -> cst.BaseExpression | None:
+    """The right-hand side of `target = value` or of its element of `a, b = x, y`."""
+    parent = parents.get(target)
+    if isinstance(parent, cst.AnnAssign):
+        return parent.value
+    if isinstance(parent, cst.AssignTarget):
+        return sole_value(parents[parent])
+    if isinstance(parent, cst.Element):
+        several = parents[parent]
+        around = parents.get(several)
+        value = sole_value(parents[around]) if isinstance(around, cst.AssignTarget) else None
+        if (
+            isinstance(several, cst.Tuple | cst.List)
+            and isinstance(value, cst.Tuple | cst.List)
+            and len(value.elements) == len(several.elements)
+            and all(isinstance(e, cst.Element) for e in (*value.elements, *several.elements))
+        ):
+            return value.elements[several.elements.index(parent)].value
     return None

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.analysis.common.following import following
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
+from agent.analysis.triton.dialect import TRITON as TRITON_DIALECT
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
-from agent.launches import ObservedLaunch, ObservedTensor, values_of
+from agent.launches import ObservedLaunch, ObservedTensor, by_cost, values_of
+from agent.syntax import Source
 from tests.support.workers import Project, nodeids, start_server
 
 TRITON = """
@@ -93,6 +98,48 @@ def test_a_kernel_that_is_launched_after_many_launches_of_another(
     project = Project(tmp_path / "project", tests, f"{TRITON}\n\n{negate}")
     seen = observed(project, interpreted, observes=True)
     assert [launch.integers["n"] for launch in seen if launch.kernel == "negate_kernel"] == [7]
+
+
+BY_OTHER_NAMES = """
+    _launch(scale_kernel, x, y, factor)
+    KERNELS["negate"][(1,)](y, y, y.numel(), -1.0, BLOCK=128)
+    return y
+
+
+@triton.jit
+def negate_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, x * factor, mask=offsets < n)
+
+
+KERNELS = {"negate": negate_kernel}
+
+
+def _launch(kernel, x, y, factor):
+    kernel[(4,)](x, y, x.numel(), factor, BLOCK=64)
+"""
+
+
+def test_kernels_that_go_by_other_names_are_told_by_their_own(
+    tmp_path: Path, interpreted: ForkServer
+) -> None:
+    """So that it is known which of the kernels that one launch may launch tests launch there."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    text = TRITON[: TRITON.index("    grid = ")] + BY_OTHER_NAMES.lstrip("\n")
+    tests = TESTS.replace("2.0)", "-2.0)")
+    seen = observed(Project(tmp_path / "project", tests, text), interpreted, observes=True)
+    assert {launch.kernel: launch.integers["BLOCK"] for launch in seen} == {
+        "scale_kernel": 64,
+        "negate_kernel": 128,
+    }
+    asked = Subject(
+        Source(text, "kernel.py", by_cost(seen, {})), KernelClass.MEMORY, Hardware(sm=90), seen
+    )
+    for kernel in TRITON_DIALECT.chosen(following(TRITON_DIALECT, asked).source):
+        (launch,) = kernel.launches
+        given = launch.arguments["BLOCK"]
+        assert values_of(seen, kernel.name, "BLOCK") == (asked.source.trace(given).value,)
 
 
 CUTILE = """

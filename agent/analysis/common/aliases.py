@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
@@ -28,29 +30,39 @@ def not_launched(source: Source, kernel: Kernel) -> NotApplicable:
         for name in _given_to(source, mention):
             for assignment in source.assignments(name):
                 for use in source.uses(assignment):
-                    if _is_launched(source, use):
+                    if (launched := _launched(source, use)) is not None:
                         line, name_of = source.line(use), kernel.name
+                        code = source.code(launched)
                         what = (
-                            f"line {line} launches {name_of} as `{use.value}`, which"
+                            f"line {line} launches {name_of} as `{code}`, which"
                             if place < direct
-                            else f"line {line} launches `{use.value}`, which may be {name_of} and"
+                            else f"line {line} launches `{code}`, which may be {name_of} and"
                         )
                         return NotApplicable(
                             f"{what} is not followed: give each of its kernels a launch by its name"
                         )
                     if use not in mentions and len(mentions) < MOST_MENTIONS:
                         mentions.append(use)  # of a table of kernels, perhaps
-    return _handed_on(source, kernel) or NotApplicable(f"this file does not launch {kernel.name}")
+    return (
+        _handed_on(source, kernel, mentions[:direct])
+        or _handed_on(source, kernel, mentions[direct:])
+        or NotApplicable(f"this file does not launch {kernel.name}")
+    )
 
 
-def _handed_on(source: Source, kernel: Kernel) -> NotApplicable | None:
-    """Who is handed a kernel by code of the host, and may launch it."""
-    function = kernel.function
-    hosts = [n for n in source.mentions(function) if not _is_device(source, kernel, n)]
-    found = first_hand_over(source, hosts)
+def _handed_on(
+    source: Source, kernel: Kernel, mentions: Iterable[cst.Name]
+) -> NotApplicable | None:
+    """Who is handed a kernel by code of the host, or what may be the kernel, and may launch it."""
+    found = first_hand_over(source, (n for n in mentions if not _is_device(source, kernel, n)))
     if found is None:
         return None
     line, call = source.line(found.use), found.call
+    if source.function_of(found.use) is not kernel.function:
+        return NotApplicable(
+            f"line {line} hands `{source.code(found.argument.value)}`, which may be {kernel.name}, "
+            f"to `{source.code(call.func)}`, whose launches are not followed"
+        )
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "launch":
         return NotApplicable(
             f"line {line} launches {kernel.name} among others, which is not followed: "
@@ -98,11 +110,24 @@ def _given_to(source: Source, mention: cst.Name) -> list[cst.Name]:
     return []
 
 
-def _is_launched(source: Source, use: cst.Name) -> bool:
-    inner, around, *_ = source.ancestors(use)
+def _launched(source: Source, use: cst.Name) -> cst.BaseExpression | None:
+    """A name that is launched, or the entry of it that is, as `table[key]`; None for other uses."""
+    launched: cst.BaseExpression = use
+    inner, around, *others = source.ancestors(use)
+    if isinstance(inner, cst.Subscript) and inner.value is use and not _is_called(inner, around):
+        launched, inner, (around, *others) = inner, around, others
+    if isinstance(inner, cst.Attribute) and inner.attr.value == "replace_hints":
+        inner, around, *others = others if _is_called(inner, around) else (inner, around)
     if not isinstance(around, cst.Call):
-        return False
+        return None
     if isinstance(inner, cst.Arg):
         called = around.func.attr if isinstance(around.func, cst.Attribute) else around.func
-        return isinstance(called, cst.Name) and called.value == "launch"
-    return isinstance(inner, cst.Subscript) and inner.value is use and around.func is inner
+        is_launch = isinstance(called, cst.Name) and called.value == "launch"
+    else:
+        is_subscript = isinstance(inner, cst.Subscript) and inner.value is launched
+        is_launch = is_subscript and _is_called(inner, around)
+    return launched if is_launch else None
+
+
+def _is_called(node: cst.CSTNode, around: cst.CSTNode) -> bool:
+    return isinstance(around, cst.Call) and around.func is node

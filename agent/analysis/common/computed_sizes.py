@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
+from operator import and_
 
 import libcst as cst
 
@@ -25,7 +27,13 @@ from agent.analysis.common.host_uses import (
 )
 from agent.analysis.common.intensity import in_loop
 from agent.analysis.common.needed_sizes import needed_size
-from agent.analysis.common.provenance import UNCOVERED, check_grid_use, grid_nodes, tile_names
+from agent.analysis.common.provenance import (
+    UNCOVERED,
+    check_grid_use,
+    grid_nodes,
+    sizes_tiles,
+    tile_names,
+)
 from agent.analysis.common.size_changes import SizeChanges
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source, Untraceable, descendants
@@ -137,10 +145,10 @@ def _changes(
     Raises:
         NotApplicable: the use is neither a tile size of a launch nor part of its grid.
     """
-    for launch in launches:
-        for constant, value in launch.arguments.items():
-            if value is use:
-                return _is_tile(dialect, source, launch, constant)
+    given = [(x, c) for x in launches for c, value in x.arguments.items() if value is use]
+    if given:  # one launch may be of several kernels
+        changes = [_is_tile(dialect, source, launch, constant) for launch, constant in given]
+        return reduce(and_, changes)
     around = (use, *source.ancestors(use))
     grids = [(x, grid_nodes(source, x)) for x in launches]
     owners = [x for x, nodes in grids if any(n in around for n in nodes)]
@@ -174,6 +182,8 @@ def _is_tile(dialect: Dialect, source: Source, launch: Launch, constant: str) ->
     )
     if not loop_covers(flow) and not sizes_grid:
         raise NotApplicable(UNCOVERED)
+    if not flow.in_loop and not sizes_tiles(flow):
+        raise NotApplicable(f"no tile of {kernel.name} goes by it")
     return SizeChanges.of(flow)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelFunction
+from agent.analysis.common.possible_functions import possible_functions
 from agent.syntax import Function, Source, argument, descendants, positional
 
 SHAPING = frozenset({"astype", "broadcast_to", "cast", "expand_dims", "reshape", "to", "view"})
@@ -55,6 +56,8 @@ class Launch:
     what, the source does not show."""
     options_shown: bool = True
     """No `**` may give compiler options beside the hints."""
+    shared_with: tuple[Function, ...] = ()
+    """The other kernels of which it may be the launch: what changes here changes for them, too."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +181,36 @@ class Dialect(ABC):
         return False
 
     @abstractmethod
-    def launch(self, source: Source, call: cst.Call) -> Launch | None:
-        """What a call launches, if it launches a kernel of this file."""
+    def named(self, source: Source, call: cst.Call) -> cst.BaseExpression | None:
+        """What a call launches, as it is written there; None where it is no launch."""
+
+    @abstractmethod
+    def launch_of(self, source: Source, call: cst.Call, kernel: Function) -> Launch:
+        """A call as the launch of a kernel of this file."""
+
+    @abstractmethod
+    def accepts(self, launch: Launch) -> bool:
+        """Whether a kernel takes what a call gives it: one that does not is not launched there."""
+
+    def launches(self, source: Source, call: cst.Call) -> tuple[Launch, ...]:
+        """What a call launches, once for each kernel of this file that it may launch."""
+        named = self.named(source, call)
+        if named is None:
+            return ()
+        kernel = source.function_of(named)
+        if kernel is not None or not source.follows:
+            known = kernel is not None and source.decorator(kernel, self.decorator) is not None
+            return (self.launch_of(source, call, kernel),) if kernel and known else ()
+        found = possible_functions(source, named)
+        launches = [self.launch_of(source, call, each) for each in found]
+        if not all(source.decorator(f, self.decorator) for f in found) or not all(
+            self.accepts(each) and {*each.hints} == {*launches[0].hints} for each in launches
+        ):
+            return ()
+        return tuple(
+            replace(launch, shared_with=tuple(f for f in found if f is not launch.kernel))
+            for launch in launches
+        )
 
     def kernels(self, source: Source) -> tuple[Kernel, ...]:
         """The kernels of the file, in its order."""
@@ -313,7 +344,7 @@ def _kernels(dialect: Dialect, source: Source) -> tuple[Kernel, ...]:
     ]
     if not decorated:  # as in a file of another language, whose calls need not be resolved
         return ()
-    launches = [found for c in source.calls if (found := dialect.launch(source, c)) is not None]
+    launches = [launch for call in source.calls for launch in dialect.launches(source, call)]
     return tuple(
         Kernel(
             function,

@@ -9,7 +9,9 @@ import libcst as cst
 
 from agent.syntax import Function, Source, descendants
 
-HOLDING = (cst.Arg, cst.Element, cst.Tuple, cst.List, cst.DictElement, cst.Dict, cst.IfExp)
+HOLDING = (
+    cst.Arg, cst.Element, cst.Tuple, cst.List, cst.DictElement, cst.Dict, cst.IfExp, cst.Subscript,
+)  # fmt: skip
 """What may be around a kernel in the arguments of a call."""
 
 

@@ -26,7 +26,7 @@ from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.reaching_definitions import traced
-from agent.analysis.common.size_changes import SizeChanges
+from agent.analysis.common.size_changes import SMALLEST_DOT, SizeChanges
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 
@@ -185,29 +185,33 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> SizeChang
     Raises `NotApplicable` when one of the uses is neither a tile size nor part of a grid.
     """
     kernels = dialect.kernels(source)
-    given = {
-        value: Flow(dialect, source, kernel, name)
-        for kernel in kernels
-        for launch in kernel.launches
-        for name, value in launch.arguments.items()
-        if name in kernel.constants
-    }
+    given: dict[cst.CSTNode, list[Flow]] = {}
+    for kernel in kernels:
+        for launch in kernel.launches:
+            for name, value in launch.arguments.items():
+                if name in kernel.constants:
+                    given.setdefault(value, []).append(Flow(dialect, source, kernel, name))
+                elif value is literal.node or value in literal.names:
+                    raise NotApplicable(f"{kernel.name} takes it as {name}, which is no constant")
     by_launch = [(k, x, grid_nodes(source, x)) for k in kernels for x in k.launches]
     grids = [node for _, _, nodes in by_launch for node in nodes]
     changes = SizeChanges()
+    in_place = given.get(literal.node, [])
+    for flow in in_place if len(in_place) > 1 else ():  # a launch may be one of several kernels
+        changes &= _shared(flow, literal)
     for assignment in literal.assignments:
         for use in source.uses(assignment):
             line = source.line(use)
             around = (use, *source.ancestors(use))
             inside = next((k for k in kernels if k.function.node in around), None)
-            flow = given.get(use) or (
-                Flow(dialect, source, inside, use.value) if inside is not None else None
+            flows = given.get(use) or (
+                [Flow(dialect, source, inside, use.value)] if inside is not None else []
             )
-            if flow is not None:
-                if (refusal := _refusal(flow, (literal,))) is not None:
-                    raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
-                changes &= _changes(flow, (literal,))
-            elif any(node in grids for node in around):
+            for flow in flows:
+                changes &= _shared(flow, literal)
+            if flows:
+                continue
+            if any(node in grids for node in around):
                 for kernel, launch, nodes in by_launch:
                     if any(node in nodes for node in around):
                         _check_sized(source, kernel, launch, literal)
@@ -215,6 +219,29 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> SizeChang
             elif use not in literal.names and not _decides_checks(source, use, kernels):
                 raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
     return changes
+
+
+def _shared(flow: Flow, literal: Literal) -> SizeChanges:
+    """Which changes are safe for a constant that an integer sets, perhaps among others."""
+    if (refusal := _refusal(flow, (literal,))) is not None:
+        raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
+    if not flow.in_loop and not sizes_tiles(flow):  # the grid would go by it, and nothing else
+        raise NotApplicable(f"{flow.kernel.name} shares it, and no tile there goes by it")
+    changes = _changes(flow, (literal,))
+    multiplies = flow.dialect.has_dot(flow.source, flow.kernel)
+    return replace(changes, smallest=SMALLEST_DOT) if multiplies else changes
+
+
+def sizes_tiles(flow: Flow) -> bool:
+    """Whether a kernel has tiles of a size, or hands it to a function that may have some."""
+    source, dialect = flow.source, flow.dialect
+    for call in descendants(flow.body, cst.Call):
+        taken = dialect.shapes.get(dialect.called(source, call) or "")
+        shape = taken.of(call) if taken is not None else None
+        is_helper = source.function_of(call.func) is not None
+        if any(map(flow.carries, [shape] if shape is not None else call.args if is_helper else ())):
+            return True
+    return any(True for _ in flow.shapes)
 
 
 def _check_sized(source: Source, kernel: Kernel, launch: Launch, literal: Literal) -> None:
@@ -261,15 +288,14 @@ def _decides_checks(source: Source, use: cst.Name, kernels: tuple[Kernel, ...]) 
     target = assign.targets[0].target
     if not isinstance(target, cst.Name):
         return False
-    deciding = {
-        id(value)
-        for kernel in kernels
-        for launch in kernel.launches
-        for name, value in launch.arguments.items()
-        if name in kernel.constants and _only_checks(kernel, name)
-    }
+    deciding: dict[int, bool] = {}
+    for kernel in kernels:
+        for launch in kernel.launches:
+            for name, value in launch.arguments.items():
+                decides = name in kernel.constants and _only_checks(kernel, name)
+                deciding[id(value)] = deciding.get(id(value), True) and decides
     uses = [other for a in source.assignments(target) for other in source.uses(a)]
-    return bool(uses) and all(id(other) in deciding for other in uses)
+    return bool(uses) and all(deciding.get(id(other), False) for other in uses)
 
 
 def _only_checks(kernel: Kernel, constant: str) -> bool:

@@ -14,7 +14,7 @@ import libcst as cst
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, Launch
 from agent.analysis.cutile.edge_tests import is_edge_test
 from agent.analysis.cutile.names import CT as CT
-from agent.syntax import Source, argument, keyword
+from agent.syntax import Function, Source, argument, keyword
 
 ATOMICS = tuple(f"{CT}atomic_{name}" for name in ("add", "and", "max", "min", "or", "xchg", "xor"))
 
@@ -75,27 +75,24 @@ class CuTile(Dialect):
     }
     indexed_stores = (f"{CT}store",)
 
-    def launch(self, source: Source, call: cst.Call) -> Launch | None:
-        """`ct.launch(stream, grid, kernel, args)`, the kernel possibly with other hints."""
-        if source.name(call.func) != f"{CT}launch":
+    def named(self, source: Source, call: cst.Call) -> cst.BaseExpression | None:
+        """`kernel` of `ct.launch(stream, grid, kernel, args)`, possibly with other hints."""
+        if source.name(call.func) != f"{CT}launch" or argument(call, 1, "grid") is None:
             return None
-        grid = argument(call, 1, "grid")
         expression = argument(call, 2, "kernel")
+        replaced = _replaced(source, expression) if expression is not None else None
+        return replaced.value if replaced is not None else expression
+
+    def launch_of(self, source: Source, call: cst.Call, kernel: Function) -> Launch:
+        """With what is listed for the kernel, and the hints that it is launched with."""
+        grid, expression = argument(call, 1, "grid"), argument(call, 2, "kernel")
+        assert grid is not None
+        assert expression is not None
         given = argument(call, 3, "kernel_args")
-        if grid is None or expression is None:
-            return None
         hints: dict[str, cst.BaseExpression] = {}
-        expression = source.resolve(expression)
-        if (
-            isinstance(expression, cst.Call)
-            and isinstance(expression.func, cst.Attribute)
-            and expression.func.attr.value == "replace_hints"
-        ):
-            hints = {a.keyword.value: a.value for a in expression.args if a.keyword is not None}
-            expression = expression.func.value
-        kernel = source.function_of(expression)
-        if kernel is None or source.decorator(kernel, self.decorator) is None:
-            return None
+        if _replaced(source, expression) is not None:
+            others = cst.ensure_type(source.resolve(expression), cst.Call)
+            hints = {a.keyword.value: a.value for a in others.args if a.keyword is not None}
         values = source.resolve(given) if given is not None else None
         listed = values.elements if isinstance(values, cst.Tuple | cst.List) else ()
         names = [p.name.value for p in kernel.parameters]
@@ -111,6 +108,10 @@ class CuTile(Dialect):
             hints=hints,
             complete=complete,
         )
+
+    def accepts(self, launch: Launch) -> bool:
+        """One value for each parameter, all of them shown."""
+        return launch.complete
 
     def guarded(self, source: Source, access: cst.Call, *, in_loop: bool) -> bool:
         """Bounds are checked unless told not to; what a load pads with is undetermined, though.
@@ -150,6 +151,14 @@ class CuTile(Dialect):
 
 
 CUTILE = CuTile()
+
+
+def _replaced(source: Source, expression: cst.BaseExpression) -> cst.Attribute | None:
+    """`kernel.replace_hints` of the call that gives a launch its kernel."""
+    match source.resolve(expression):
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value="replace_hints")) as replaced):
+            return replaced
+    return None
 
 
 def grid_axis(call: cst.Call) -> int | None:

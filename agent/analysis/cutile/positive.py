@@ -245,8 +245,8 @@ def launch_values(
     for call in source.calls:
         if source.name(call.func) != f"{CT}launch":
             continue
-        launch = CUTILE.launch(source, call)
-        if launch is not None and launch.kernel is not kernel.function:
+        launches = CUTILE.launches(source, call)
+        if launches and all(launch.kernel is not kernel.function for launch in launches):
             continue
         given = argument(call, 3, "kernel_args")
         values = source.resolve(given) if given is not None else None
@@ -257,7 +257,7 @@ def launch_values(
             return None
         if len(_elements(values)) == len(parameters):
             found.append(_elements(values)[place].value)
-        elif launch is not None or has_defaults:
+        elif launches or has_defaults:
             return None
     return found
 

@@ -116,16 +116,17 @@ class Triton(Dialect):
             return of_descriptor if known and _on_descriptor(source, call) else f"{TL}{member}"
         return super().called(source, call)
 
-    def launch(self, source: Source, call: cst.Call) -> Launch | None:
+    def named(self, source: Source, call: cst.Call) -> cst.BaseExpression | None:
+        """`kernel` of `kernel[grid](...)`."""
+        match call.func:
+            case cst.Subscript(value=kernel, slice=[cst.SubscriptElement(slice=cst.Index())]):
+                return _unwrapped(source, kernel)
+        return None
+
+    def launch_of(self, source: Source, call: cst.Call, kernel: Function) -> Launch:
         """`kernel[grid](...)`; options that no parameter takes are hints, as `num_warps=8`."""
-        if not isinstance(call.func, cst.Subscript) or len(call.func.slice) != 1:
-            return None
-        index = call.func.slice[0].slice
-        kernel = source.function_of(_unwrapped(source, call.func.value))
-        if not isinstance(index, cst.Index) or kernel is None:
-            return None
-        if source.decorator(kernel, self.decorator) is None:
-            return None
+        launched = cst.ensure_type(call.func, cst.Subscript)
+        index = cst.ensure_type(launched.slice[0].slice, cst.Index)
         names = [p.name.value for p in kernel.parameters]
         keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
         shown, hidden = _by_position(source, kernel, call, keywords)
@@ -143,6 +144,14 @@ class Triton(Dialect):
             hidden=hidden or frozenset(),
             options_shown=not unpacks,
         )
+
+    def accepts(self, launch: Launch) -> bool:
+        """Unless there are more values than parameters, or two for one, or some that are hidden."""
+        names = [parameter.name.value for parameter in launch.kernel.parameters]
+        places = [a for a in launch.node.args if a.keyword is None and not a.star]
+        by_name = {a.keyword.value for a in launch.node.args if a.keyword is not None}
+        is_room = len(places) <= len(names)
+        return launch.complete and is_room and by_name.isdisjoint(names[: len(places)])
 
     def reduces_elsewhere(self, source: Source, body: cst.BaseSuite, sizes: frozenset[str]) -> bool:
         """By `rows[:, None]` and `cols[None, :]`."""

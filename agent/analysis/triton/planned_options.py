@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.syntax import Source
+from agent.syntax import Source, descendants
 
 WARMUP = "warmup"
 """The method that compiles a kernel and launches nothing."""
@@ -24,7 +24,7 @@ def why_planned(source: Source, kernel: Kernel, names: Collection[str]) -> str:
 
 
 def _planned(source: Source, kernel: Kernel, names: Collection[str]) -> Iterator[str]:
-    for mention in source.mentions(kernel.function):
+    for mention in (*source.mentions(kernel.function), *_other_names(source, kernel)):
         taken, around, *_ = source.ancestors(mention)
         if not (isinstance(taken, cst.Attribute) and taken.attr.value == WARMUP):
             continue
@@ -40,6 +40,15 @@ def _planned(source: Source, kernel: Kernel, names: Collection[str]) -> Iterator
     for launch in kernel.launches:
         for name in names:
             yield from _computed_with(source, launch, name)
+
+
+def _other_names(source: Source, kernel: Kernel) -> Iterator[cst.Name]:
+    """Where names are read by which launches have the kernel, as the parameter of a helper."""
+    names = {name.value for name in source.mentions(kernel.function)}
+    for launch in kernel.launches:
+        for name in descendants(launch.node.func, cst.Name):
+            for assignment in source.assignments(name) if name.value not in names else ():
+                yield from source.uses(assignment)
 
 
 def _computed_with(source: Source, launch: Launch, name: str) -> Iterator[str]:

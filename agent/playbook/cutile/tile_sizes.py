@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from agent.analysis.common.following import following
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
@@ -73,8 +74,8 @@ def matmul(a, b):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sizes worth trying for the constants that are tile sizes and nothing else."""
-        return ChangeableTiles.of(CUTILE, subject.source).variants()
+        return ChangeableTiles.of(CUTILE, following(CUTILE, subject).source).variants()
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them where the launches take them from."""
-        return ChangeableTiles.of(CUTILE, subject.source).resize(params)
+        return ChangeableTiles.of(CUTILE, following(CUTILE, subject).source).resize(params)

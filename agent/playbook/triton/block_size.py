@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from agent.analysis.common.following import following
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
@@ -73,6 +74,7 @@ def gelu(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sizes worth trying for the constants that are tile sizes and nothing else."""
+        subject = following(TRITON, subject)
         tiles = _tiles(subject)
         products = [k.name for k in TRITON.chosen(subject.source)
                     if k.name in tiles.kernels and TRITON.has_dot(subject.source, k)]  # fmt: skip
@@ -88,7 +90,7 @@ def gelu(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them where the launches take them from."""
-        return _tiles(subject).resize(params)
+        return _tiles(following(TRITON, subject)).resize(params)
 
 
 def _has_work(subject: Subject, tiles: ChangeableTiles, params: Params) -> bool:

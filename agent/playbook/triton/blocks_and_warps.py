@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.following import following
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import Config, axes_of, configs
@@ -84,6 +85,7 @@ def swish(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The most promising configs; with several kernels each names the one it changes."""
+        subject = following(TRITON, subject)
         tiles = _tiles(subject)
         share = MOST_VARIANTS // len(tiles.kernels) or 1
         found: list[Params] = []
@@ -96,6 +98,7 @@ def swish(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set the sizes where the launches take them from, and the options at the launches."""
+        subject = following(TRITON, subject)
         tiles = _tiles(subject)
         name = str(params.get("kernel") or next(iter(tiles.kernels)))
         if name not in tiles.kernels:

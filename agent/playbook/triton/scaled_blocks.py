@@ -22,14 +22,16 @@ import libcst as cst
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.computed_sizes import ComputedTile, computed_tiles
 from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.following import following
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.size_changes import SMALLEST_DOT
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.common.tile_sizes import MOST_ELEMENTS, SMALLEST_DOT
+from agent.rewriting.common.tile_sizes import MOST_ELEMENTS
 from agent.rewriting.triton.loop_sizes import SHRUNK, loop_sizes
 from agent.syntax import Source
 
@@ -78,6 +80,7 @@ def square(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The factors of each size; none that is there already."""
+        subject = following(TRITON, subject)
         found: list[Params] = []
         for tile in _tiles(subject):
             now = _factor(subject.source, tile)
@@ -92,6 +95,7 @@ def square(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Scale one size, instead of how it is scaled already."""
+        subject = following(TRITON, subject)
         factor = float(params["factor"])
         tiles = {tile.name: tile for tile in _tiles(subject)}
         tile = tiles.get(str(params["block"]))

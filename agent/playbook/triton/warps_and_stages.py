@@ -23,6 +23,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.following import following
 from agent.analysis.common.intensity import tile_extent
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -98,6 +99,7 @@ def softmax(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Warps alone, or for a dot warps and stages; less what the source says already."""
+        subject = following(TRITON, subject)
         kernels, has_dot = _kernels(subject)
         if has_dot:
             sweep = _of_dot(kernels)
@@ -116,6 +118,7 @@ def softmax(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them for every launch of the kernels concerned."""
+        subject = following(TRITON, subject)
         edits: dict[cst.CSTNode, Edit] = {}
         for options in _kernels(subject)[0]:
             edits |= options.setting(params)

@@ -16,6 +16,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Dialect
 from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
+from agent.analysis.common.size_changes import SMALLEST_DOT
 from agent.analysis.common.subject import NotApplicable, Params
 from agent.syntax import Source, integer_of
 
@@ -34,8 +35,6 @@ FACTORS = (0.5, 2, 4)
 """What to multiply a lone tile size by; of several, each is halved or doubled."""
 MOST_ELEMENTS = 65536
 """Of a tile: past this, a block's registers cannot hold it."""
-SMALLEST_DOT = 16
-"""Edge of a tile that the tensor cores take."""
 MOST_VARIANTS = 8
 
 
@@ -141,7 +140,8 @@ def _found(
     """The tile sizes of each kernel, and why others are none; several entries ask for them."""
     kernels: dict[str, tuple[TileConstant, ...]] = {}
     reasons: list[str] = []
-    for kernel in dialect.launched(source):
+    chosen = [kernel.name for kernel in dialect.chosen(source)]
+    for kernel in sorted(dialect.launched(source), key=lambda kernel: kernel.name not in chosen):
         tiles = []
         refused: dict[str, str] = {}
         for constant in tile_names(dialect, source, kernel, computed=True):
@@ -154,7 +154,6 @@ def _found(
         reasons += of_constants(kernel.name, refused)
         if tiles and not _shared(tiles, kernels.values()):
             kernels[kernel.name] = tuple(tiles)
-    chosen = (kernel.name for kernel in dialect.chosen(source))
     return {name: kernels[name] for name in chosen if name in kernels}, tuple(reasons)
 
 

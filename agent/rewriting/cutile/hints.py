@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.following import following
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.decorators import not_decided
 from agent.analysis.cutile.dialect import CT, CUTILE
@@ -24,8 +25,9 @@ def hintable(subject: Subject, hint: str, kernels: Iterable[Kernel]) -> tuple[Ke
     source = subject.source
     found: list[Kernel] = []
     reasons: list[str] = []
+    followed = {k.name: k.launches for k in CUTILE.kernels(following(CUTILE, subject).source)}
     for kernel in kernels:
-        overriding = [x for x in kernel.launches if hint in x.hints]
+        overriding = [x for x in followed[kernel.name] if hint in x.hints]
         if (tuning := CUTILE.tuned(source, kernel)) is not None:
             reasons.append(f"{kernel.name} is tuned at line {source.line(tuning)}")
         elif overriding:

@@ -19,10 +19,12 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.heuristics import heuristics_of, unread_decorator, why_no_heuristics
 from agent.analysis.triton.host import triton_module
 from agent.analysis.triton.operations import for_kernels
 from agent.analysis.triton.planned_options import why_planned
+from agent.analysis.triton.tuners import why_tuned
 from agent.rewriting.triton.edits import Edit, with_heuristics, without, writing
 from agent.rewriting.triton.launch_options import (
     DEFAULTS,
@@ -148,7 +150,7 @@ class OnKernel(KernelOptions):
             edits |= with_heuristics(self.source, self.kernel, added)
         for launch in self.kernel.launches:
             told = {n for n in options if n in launch.hints and self._may_go(launch, n)}
-            if told:
+            if told and not launch.shared_with:
                 edits[launch.node] = without(launch, told)
         return edits
 
@@ -177,16 +179,39 @@ def options_of(source: Source, kernel: Kernel, names: Collection[str]) -> Kernel
         if theirs := sorted(_their_heuristics(source, kernel).keys() & set(names)):
             raise NotApplicable(f"a heuristic of {kernel.name} computes its {theirs[0]}")
         check(source, kernel.launches)
+        _check_for_all(source, kernel, names)
         return AtLaunches(source, kernel)
     except NotApplicable as reason:
         computed = _their_heuristics(source, kernel).keys() & set(names)
         if (
             kernel.launches
             and not computed
+            and not any(launch.shared_with for launch in kernel.launches)
             and all(_may_be_given(source, launch) for launch in kernel.launches)
         ):
             return OverLaunches(source, kernel)
         return on_kernel(source, kernel, names, reason)
+
+
+def _check_for_all(source: Source, kernel: Kernel, names: Collection[str]) -> None:
+    """Raise `NotApplicable` where a launch may be one of a kernel that has to stay as it is."""
+    by_function = {each.function: each for each in TRITON.kernels(source)}
+    chosen = {each.function for each in TRITON.chosen(source)}
+    for launch in (each for each in kernel.launches if each.shared_with):
+        for function in (*launch.shared_with, kernel.function):
+            other = by_function[function]
+            told = f"the launch at line {source.line(launch.node)} may be one of {other.name}"
+            if other.function not in chosen:
+                raise NotApplicable(f"{told}, which no test times")
+            parameters = {each.name.value for each in other.function.parameters}
+            if taken := sorted(parameters & set(names)):
+                raise NotApplicable(f"{told}, which takes {taken[0]} as a parameter")
+            heuristics = heuristics_of(source, other).keys()
+            if computed := sorted(heuristics & set(names)):
+                raise NotApplicable(f"{told}, of which a heuristic computes {computed[0]}")
+            if reason := unread_decorator(source, other) or why_tuned(source, other, "options"):
+                raise NotApplicable(f"{told}, and {reason}")
+            check_not_planned(source, other, names)
 
 
 def _may_be_given(source: Source, launch: Launch) -> bool:

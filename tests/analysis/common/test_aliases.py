@@ -57,6 +57,26 @@ MAY_BE_LATER = MAY_BE.replace("18", "19")
         ('table = {"a": kernel, "b": other}\n    f = table["b"]', LAUNCH, MAY_BE),
         ('table = {"a": kernel}\n    row = table["a"]\n    f = row or other', LAUNCH, MAY_BE_LATER),
         ("print(kernel)", "f = n[x](n)", NOT_HERE),
+        ("f = [kernel, other]", "f[fast][(n,)](x, n)", AS_F.replace("`f`", "`f[fast]`")),
+        (
+            "f = [kernel, other]",
+            "launch(n, (n,), f[fast], (x, n))",
+            AS_F.replace("`f`", "`f[fast]`"),
+        ),
+        (
+            "f = [kernel, other]",
+            "launch(n, (n,), f[0].replace_hints(), x)",
+            AS_F.replace("`f`", "`f[0]`"),
+        ),
+        ("f = [kernel, other]", "f[fast].run(x, n)", NOT_HERE),
+        ("f = [kernel, other]", "f[fast]", NOT_HERE),
+        ("f = [kernel, other]", "print(f[fast])", NOT_HERE),
+        (
+            "f = [kernel, other]",
+            "run_it(f[fast], x)",
+            "line 17 hands `f[fast]`, which may be kernel, to `run_it`, whose launches are not "
+            "followed",
+        ),
     ],
 )
 def test_it_says_by_which(line: str, launch: str, reason: str) -> None:
