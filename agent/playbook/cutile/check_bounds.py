@@ -127,11 +127,6 @@ def double(x):
         arguments_after=((F32, 2), (F32, 2), False),
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One."""
-        self.apply(subject, {})
-        return [{}]
-
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Every access of the launched kernels that multiply no tiles whose reach is known."""
         source = subject.source

@@ -14,7 +14,7 @@ Source: TileGym's cuTile playbook, item H, which names 1 to 5 % and says that `c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import e, log2
 from typing import ClassVar
 
@@ -82,11 +82,6 @@ def silu(x):
     ).replace("import torch\n", f"import torch\n\nLOG2_E = {log2(e)}\n")
 
     trial = TileTrial(kernel="silu_kernel", arguments=((F16, 2), (F16, 2), 1024))
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: all of them."""
-        self.apply(subject, {})
-        return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Change every exponential of a tile that is certainly float32."""

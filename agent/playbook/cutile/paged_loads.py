@@ -109,11 +109,6 @@ def sums(x):
 
     trial = TileTrial(kernel="sum_kernel", arguments=((F32, 3), ("int32", 2), (F32, 2)), rows_of=16)
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: every gather of a page."""
-        self.apply(subject, {})
-        return [{}]
-
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Rewrite them in all launched kernels, and drop the indices that nothing uses any more."""
         if 0 < subject.hardware.sm < FIRST_TMA:

@@ -18,7 +18,7 @@ Source: the documentation of cuda.tile (since 1.5). Compiled with cuda-tile 1.7,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 import libcst as cst
@@ -57,6 +57,7 @@ class StaticShapes(Optimization):
     expected = "35 to 83 % fewer instructions in row kernels"
     hypothesis = "What the compiler knows of a row's length, no thread has to compute or to check."
     example: ClassVar[Params] = {"dimension": -1}
+    sweep = (example,)
     before = """\
 import cuda.tile as ct
 import torch
@@ -93,11 +94,6 @@ def scale(x, factor):
         arguments_after=((F32, 2, (None, 4096)), (F32, 2, (None, 4096)), 2.0),
         fp32_only=True,
     )
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: the last dimension."""
-        self.apply(subject, self.example)
-        return [self.example]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Annotate the arrays of the launched kernels that nothing is said of."""

@@ -16,7 +16,7 @@ Source: TileGym's cuTile playbook, item J. The rule is that of the token pass of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -75,11 +75,6 @@ def double(x):
     )
 
     trial = TileTrial(kernel="double_kernel", arguments=((F32, 2), (F32, 2)), rows_of=8)
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: every loop that can be counted so."""
-        self.apply(subject, {})
-        return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Recount the loops of the launched kernels."""

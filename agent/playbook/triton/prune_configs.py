@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import of_each
+from agent.analysis.common.each_kernel import edits_of_each, of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import CONFIG, DEFAULT_STAGES, DEFAULT_WARPS, config_of
@@ -143,13 +143,11 @@ def relu(x):
         """Leave the tuners these configs."""
         source = subject.source
         kernels = [k for k in TRITON.chosen(source) if k.name in params["kept"]]
-        edits: dict[cst.CSTNode, Edit] = {}
-        for found in of_each(
+        edits = edits_of_each(
             kernels,
             lambda kernel: _edits(source, kernel, params["kept"][kernel.name]),
             "no kernel of that name is launched here",
-        ):
-            edits |= found
+        )
         return source.rewrite(edits)
 
     def describe(self, params: Params) -> str:

@@ -22,7 +22,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import all_refuse, edits_of_each
 from agent.analysis.common.given_sizes import given_size
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import TileConstant, grid_nodes, tile_of
@@ -138,17 +138,11 @@ def l2_normalize(x):
 
     def _rewritten(self, subject: Subject, elements: int) -> str:
         source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.chosen(source):
-            try:
-                passes = _passes(source, kernel)
-                edits |= _held(source, passes, elements)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-                continue
-        if not edits:
-            raise all_refuse(reasons, "no Triton kernel is launched here")
+        edits = edits_of_each(
+            TRITON.chosen(source),
+            lambda kernel: _held(source, _passes(source, kernel), elements),
+            "no Triton kernel is launched here",
+        )
         return source.rewrite(edits)
 
 

@@ -17,7 +17,7 @@ Source: the `warp_specialize` of `tl.range`, which the tutorials use for attenti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -58,6 +58,7 @@ class WarpSpecializedLoops(Optimization):
     hypothesis = "Warps that only load never wait for a product, nor a product for an address."
     revisit_after = frozenset({"tiles"})
     example: ClassVar[Params] = {"num_stages": 3}
+    sweep = tuple({"num_stages": stages} for stages in STAGES)
     before = TileDescriptors.before
     after = '''\
 import torch
@@ -146,12 +147,6 @@ def matmul(a, b):
         calls=PRODUCTS,
         types_after=(P, P, P, *["i32"] * 6, 64, 64, 32, True, False),
     )
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """Stages."""
-        found: list[Params] = [{"num_stages": stages} for stages in STAGES]
-        self.apply(subject, found[0])
-        return found
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set the stages, load through descriptors, and take the loops apart."""
