@@ -26,7 +26,7 @@ from agent.analysis.cutile.accesses import checks_bounds
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
-from agent.playbook.trial import F32, TileTrial
+from agent.playbook.trial import F32, TILE_ROWS, TileTrial
 from agent.rewriting.cutile.coarsening import block_name, casts, count, divided, elements
 from agent.syntax import Source, argument, descendants, keyword
 
@@ -54,25 +54,7 @@ class RowsPerBlock(Optimization):
     hypothesis = "More bytes are on their way in each block, and fewer blocks are started."
     opt_in = "it lost on all three kernels that it was tried on"
     example: ClassVar[Params] = {"rows": 4}
-    before = """\
-import cuda.tile as ct
-import torch
-
-
-@ct.kernel
-def softmax_kernel(x, y, N: ct.Constant[int]):
-    row = ct.bid(0)
-    tile = ct.load(x, index=(row, 0), shape=(1, N), padding_mode=ct.PaddingMode.NEG_INF)
-    numerator = ct.exp(tile - ct.max(tile, axis=1, keepdims=True))
-    ct.store(y, index=(row, 0), tile=numerator / ct.sum(numerator, axis=1, keepdims=True))
-
-
-def softmax(x):
-    y = torch.empty_like(x)
-    n = 1 << (x.shape[1] - 1).bit_length()
-    ct.launch(torch.cuda.current_stream(), (x.shape[0],), softmax_kernel, (x, y, n))
-    return y
-"""
+    before = TILE_ROWS
     after = before.replace("shape=(1, N)", "shape=(4, N)").replace(
         "ct.launch(torch.cuda.current_stream(), (x.shape[0],), softmax_kernel, (x, y, n))",
         """\
