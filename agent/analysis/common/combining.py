@@ -15,7 +15,7 @@ import libcst as cst
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.induction import induction_variables
 from agent.analysis.common.rounds import SHAPING, Round, rounds_of
-from agent.syntax import argument, assigned, children, descendants
+from agent.syntax import argument, assigned, children, descendants, names_in
 
 _CHOOSING = {"maximum": "max", "minimum": "min", "max": "max", "min": "min"}
 """What chooses of two values -> the reduction that it goes on with."""
@@ -109,14 +109,14 @@ def _combined(
     if isinstance(value, cst.BinaryOperation):
         sides = [value.left, value.right]
         if isinstance(value.operator, cst.Add):
-            others = [side for side in sides if not _mentions(side, name)]
+            others = [side for side in sides if name not in names_in(side)]
             return ("sum", others[0]) if len(others) == 1 else None
         return None
     if isinstance(value, cst.Call):
         called = found.flow.dialect.called(found.flow.source, value) or ""
         reduction = _CHOOSING.get(called.rpartition(".")[2])
         given = [argument(value, place, "") for place in (0, 1)]
-        others = [g for g in given if g is not None and not _mentions(g, name)]
+        others = [g for g in given if g is not None and name not in names_in(g)]
         if reduction is not None and len(others) == 1 and None not in given:
             return reduction, others[0]
     return None
@@ -191,7 +191,3 @@ def _single(
     """The names that are assigned once, with their values."""
     names = [name for name, _ in values]
     return {n: value for n, value in values if names.count(n) == 1 and n not in but}
-
-
-def _mentions(node: cst.CSTNode, name: str) -> bool:
-    return any(each.value == name for each in descendants(node, cst.Name))

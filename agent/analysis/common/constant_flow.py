@@ -13,8 +13,9 @@ from functools import cached_property
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, callees, given_to
-from agent.syntax import Function, Source, assigned, children, descendants
+from agent.syntax import Function, Source, assigned, children, descendants, names_in
 
 _AXIS = ArgumentSlot(1, "axis")
 """Where reductions take their axis."""
@@ -45,13 +46,7 @@ class Flow:
     @cached_property
     def names(self) -> frozenset[str]:
         """The constant and the names whose values are computed from it."""
-        names = {self.constant}
-        while True:
-            found = {n for target, value in assigned(self.body) if self._carries(value, names)
-                     for n in _targets(target)}  # fmt: skip
-            if found <= names:
-                return frozenset(names)
-            names |= found
+        return frozenset(derived_names(self.body, self._carries, {self.constant}))
 
     @cached_property
     def sizes(self) -> frozenset[str]:
@@ -62,7 +57,7 @@ class Flow:
             if is_multiple_of(value, {self.constant}) and all(
                 isinstance(side, cst.Integer) or is_multiple_of(side, names) for side in sides
             ):
-                names.update(_targets(target))
+                names |= names_in(target)
         return frozenset(names)
 
     def carries(self, node: cst.CSTNode) -> bool:
@@ -75,15 +70,11 @@ class Flow:
         Then its value may well be the same for any size, as that of an argmax is.
         """
         counting = {*self.dialect.iotas, *self.dialect.ranges}
-        names = {self.constant}
-        while True:
-            found = set(names)
-            for target, value in assigned(self.body):
-                if self._mentions_outside(value, names, counting):
-                    found.update(_targets(target))
-            if found == names:
-                return not self._mentions_outside(node, names, counting)
-            names = found
+
+        def mentions(value: cst.CSTNode, names: set[str]) -> bool:
+            return self._mentions_outside(value, names, counting)
+
+        return not mentions(node, derived_names(self.body, mentions, {self.constant}))
 
     def _mentions_outside(
         self, node: cst.CSTNode, names: set[str], counting: Collection[str]
@@ -206,10 +197,7 @@ class Flow:
         if not carrying or helper in callees(self.source, helper):
             return bool(carrying)
         body = helper.node.body
-        tested = (
-            n for loop in descendants(body, cst.While) for n in descendants(loop.test, cst.Name)
-        )
-        if any(name.value in carrying for name in tested):
+        if any(names_in(loop.test) & carrying for loop in descendants(body, cst.While)):
             return True
         deciding = [loop.iter for loop in descendants(body, cst.For)]
         deciding += [r.value for r in descendants(body, cst.Return) if r.value is not None]
@@ -223,12 +211,7 @@ class Flow:
         carrying = {n for n, value in given_to(helper, call).items() if self._carries(value, names)}
         if helper in callees(self.source, helper):
             return carrying
-        while True:
-            found = {n for target, value in assigned(helper.node.body)
-                     if self._carries(value, carrying) for n in _targets(target)}  # fmt: skip
-            if found <= carrying:
-                return carrying
-            carrying |= found
+        return derived_names(helper.node.body, self._carries, carrying)
 
     def _stored_by_helper(
         self, call: cst.Call, names: set[str] | frozenset[str]
@@ -249,8 +232,7 @@ class Flow:
 
     def _mentions_size(self, call: cst.Call) -> bool:
         """Whether a call is given the constant itself, or a multiple, to do with it as it likes."""
-        names = descendants(call, cst.Name)
-        return any(name.value in self.sizes for name in names)
+        return bool(names_in(call) & self.sizes)
 
     def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
         """`ct.num_tiles(A, axis=1, shape=(M, K))` depends on K alone."""
@@ -285,7 +267,7 @@ class Flow:
         return [*owner, *(a.value for a in call.args)]
 
     def _mentions(self, node: cst.CSTNode) -> bool:
-        return any(name.value == self.constant for name in descendants(node, cst.Name))
+        return self.constant in names_in(node)
 
     def _is_only_passed_on(self, call: cst.Call) -> bool:
         """Whether what a call gives is reshaped or stored in place, so that nothing reduces it.
@@ -379,10 +361,6 @@ def drops_remainder(division: cst.BinaryOperation, names: Collection[str]) -> bo
         and not isinstance(division.left, cst.UnaryOperation)
         and not any(n.value in names for n in descendants(division.left, cst.Name))
     )
-
-
-def _targets(target: cst.BaseExpression) -> Iterator[str]:
-    return (name.value for name in descendants(target, cst.Name))
 
 
 def _integer(expression: cst.BaseExpression | None) -> int | None:

@@ -14,9 +14,10 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.rounds import SHAPING
-from agent.syntax import argument, assigned, children, descendants, keyword
+from agent.syntax import argument, assigned, children, descendants, keyword, names_in
 
 Terms: TypeAlias = Mapping[tuple[str, ...], int]
 """Products of names -> how often each is in a sum."""
@@ -271,26 +272,16 @@ def _is_switch(flow: Flow, node: cst.BaseExpression) -> bool:
 
 def _along(flow: Flow, loop: cst.For) -> Iterator[cst.Call]:
     """The accesses of a loop's blocks, element by element."""
-    indexes: set[str] = set()
-    moving = {name.value for name in descendants(loop.target, cst.Name)}
-    moving |= {n.value for s in descendants(loop.body, cst.AugAssign)
-               for n in descendants(s.target, cst.Name)}  # fmt: skip
-    while True:
-        before = len(indexes) + len(moving)
-        for target, value in assigned(flow.body):
-            names = {name.value for name in descendants(target, cst.Name)}
-            if _counts(flow, value, indexes):
-                indexes |= names
-            if any(name.value in moving for name in descendants(value, cst.Name)):
-                moving |= names
-        if len(indexes) + len(moving) == before:
-            break
+    steps = names_in(loop.target).union(
+        *(names_in(step.target) for step in descendants(loop.body, cst.AugAssign))
+    )
+    indexes = derived_names(flow.body, lambda value, known: _counts(flow, value, known))
+    moving = derived_names(flow.body, lambda value, known: bool(names_in(value) & known), steps)
     below = {*descendants(loop.body, cst.Call)}
     for call in flow.accesses:
         if call in below and call.args:
             address = call.args[0].value
-            names = {name.value for name in descendants(address, cst.Name)}
-            if names & moving and _counts(flow, address, indexes):
+            if names_in(address) & moving and _counts(flow, address, indexes):
                 yield call
 
 
