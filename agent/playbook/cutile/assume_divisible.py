@@ -30,8 +30,8 @@ from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import F32, TileTrial
+from agent.rewriting.common.insertion import free_name
 from agent.rewriting.common.interface import Interface
-from agent.rewriting.cutile.insertion import free_name
 from agent.syntax import Edits, Source, argument, assigned, positional
 
 DIVISOR = 16

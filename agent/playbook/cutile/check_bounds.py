@@ -48,10 +48,10 @@ from agent.playbook.base import Optimization
 from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import WIDTH, Place
+from agent.rewriting.common.insertion import free_name, unused
 from agent.rewriting.common.interface import Interface
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.cutile.blocks import line_of, unused
-from agent.rewriting.cutile.insertion import free_name
+from agent.rewriting.cutile.blocks import line_of
 from agent.syntax import Source, keyword, with_keyword
 from agent.tuning.imports import imports_anywhere
 

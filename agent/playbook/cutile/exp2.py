@@ -29,7 +29,8 @@ from agent.analysis.cutile.maybe_float64 import MaybeFloat64, unless_float64
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F16, TileTrial
-from agent.rewriting.cutile.insertion import after_imports, free_name
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.cutile.insertion import after_imports
 from agent.syntax import Source, positional
 
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)

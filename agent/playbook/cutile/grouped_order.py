@@ -29,8 +29,9 @@ from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import F16, TILE_PRODUCT, TileTrial
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.cutile.blocks import replacing, spelling, unused
+from agent.rewriting.cutile.blocks import replacing, spelling
 from agent.syntax import Source, argument, descendants, positional
 
 SWEEP = (4, 8, 16)

@@ -35,7 +35,7 @@ from agent.analysis.cutile.summands import GATHER, Lookup
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import STEP, WIDTH, NewCall, Place, laid_out
-from agent.rewriting.cutile.blocks import unused
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.cutile.paddings import padding_mode
 from agent.syntax import Source, argument, keyword
 

@@ -40,8 +40,8 @@ from agent.analysis.cutile.row_passes import (
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.counted_rounds import or_counted
+from agent.rewriting.common.insertion import free_name
 from agent.rewriting.cutile.hints import hint_setting
-from agent.rewriting.cutile.insertion import free_name
 from agent.syntax import Source, argument, descendants, edited
 
 LEAST, MOST = 16, 8192

@@ -38,7 +38,8 @@ from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.uses import Uses
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.cutile.insertion import after_imports, first_kernel, free_name, with_import
+from agent.rewriting.common.insertion import first_kernel, free_name
+from agent.rewriting.cutile.insertion import after_imports, with_import
 from agent.syntax import Source, descendants
 
 
@@ -168,7 +169,7 @@ def _has_annotated(source: Source) -> bool:
         and imported.module.value == "typing"
         and not isinstance(imported.names, cst.ImportStar)
         and any(source.code(alias) in ("Annotated", "Annotated,") for alias in imported.names)
-        for statement in source.module.body[: first_kernel(source)]
+        for statement in source.module.body[: first_kernel(CUTILE, source)]
         if isinstance(statement, cst.SimpleStatementLine)
         for imported in descendants(statement, cst.ImportFrom)
     )

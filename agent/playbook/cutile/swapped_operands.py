@@ -34,7 +34,8 @@ from agent.analysis.cutile.tile_shapes import Edges, edges_of
 from agent.launches import ObservedLaunch, values_of
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F16, TILE_PRODUCT, TileTrial
-from agent.rewriting.cutile.insertion import before_kernels, free_name
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.cutile.insertion import before_kernels
 from agent.syntax import Function, Source, argument, assigned, keyword
 
 MMA = f"{CT}mma"

@@ -27,7 +27,8 @@ from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.tile_shapes import edges_of
 from agent.playbook.base import TF32_ROUNDING, Optimization
 from agent.playbook.trial import F32, TILE_PRODUCT, TileTrial
-from agent.rewriting.cutile.insertion import before_kernels, free_name
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.cutile.insertion import before_kernels
 from agent.syntax import Function, Source, argument, assigned, descendants
 
 TF32 = f"{CT}tfloat32"

@@ -30,7 +30,7 @@ from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import holds_at, is_scalar
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.cutile.blocks import unused
+from agent.rewriting.common.insertion import unused
 from agent.syntax import Source, argument, descendants, positional
 
 STORE = f"{CT}store"

@@ -25,10 +25,10 @@ from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.block_pointers import STORE, BlockPointer, block_pointers
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.formatting import STEP, NewCall, Place, laid_out
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.descriptors import (
     Layout,
     branching,

@@ -25,9 +25,10 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, check_several, language, launches_in_sight
-from agent.analysis.triton.program_ids import ProgramIndex, naming, program_indices, unused
+from agent.analysis.triton.program_ids import ProgramIndex, naming, program_indices
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import Edit, parenthesized, removing, writing
 from agent.rewriting.triton.row_extents import of_cast

@@ -31,10 +31,10 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.playbook.triton.tile_descriptors import TileDescriptors, tile_variants
+from agent.rewriting.common.insertion import free_name, unused
 from agent.rewriting.triton.described import (
     KINDS,
     Described,
@@ -53,7 +53,7 @@ from agent.rewriting.triton.descriptors import (
     conditions,
     fitting,
 )
-from agent.rewriting.triton.edits import Edit, free_name, with_heuristics, with_parameters
+from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.rewriting.triton.host_arrays import HostArray, array_of, importing, strides_in
 from agent.syntax import Source
 

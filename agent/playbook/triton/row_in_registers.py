@@ -32,15 +32,14 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
-from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.counted_rounds import or_counted
+from agent.rewriting.common.insertion import free_name, unused
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import (
     Edit,
-    free_name,
     giving,
     statement_of,
     with_parameters,

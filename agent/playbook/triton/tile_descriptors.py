@@ -28,12 +28,12 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.spans import holds_at
 from agent.analysis.triton.tiles import TileAccess
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.rewriting.common.formatting import NewCall, laid_out
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.described import (
     KINDS,
     Described,

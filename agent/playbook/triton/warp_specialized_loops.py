@@ -28,12 +28,12 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, torch_module
-from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import LOAD
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.playbook.triton.tile_descriptors import TileDescriptors
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.described import MAKE, check_hardware
 from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.rewriting.triton.launch_options import check, setting_options

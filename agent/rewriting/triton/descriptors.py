@@ -19,9 +19,10 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, torch_module, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
 from agent.rewriting.common.formatting import STEP, Place
+from agent.rewriting.common.insertion import first_kernel, free_name, imports_above
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.triton.edits import Edit, free_name, statement_of
-from agent.syntax import Source, descendants
+from agent.rewriting.triton.edits import Edit, statement_of
+from agent.syntax import Source
 
 ALIGNMENT_BYTES = 16
 Node = TypeVar("Node", cst.SimpleStatementLine, cst.BaseExpression)
@@ -259,14 +260,8 @@ def before_kernels(
     source: Source, functions: Sequence[str], import_line: str | None = None
 ) -> dict[cst.CSTNode, Edit]:
     """The edits that write functions above the first kernel, and an import below the others."""
-    kernels = {kernel.function.node for kernel in TRITON.kernels(source)}
-    statements = source.module.body
-    place = next(
-        i
-        for i, statement in enumerate(statements)
-        if any(node in kernels for node in descendants(statement, cst.FunctionDef))
-    )
-    imports = max((i + 1 for i, s in enumerate(statements[:place]) if _is_import(s)), default=0)
+    place = first_kernel(TRITON, source)
+    imports = max(imports_above(source, place), default=-1) + 1
     if import_line is not None and not imports:
         raise NotApplicable("the file has no import at its top level to write below")
     added_import = [cst.parse_statement(import_line)] if import_line is not None else []
@@ -279,9 +274,3 @@ def before_kernels(
         return module.with_changes(body=body)
 
     return {source.module: edit}
-
-
-def _is_import(statement: cst.CSTNode) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and any(
-        isinstance(part, cst.Import | cst.ImportFrom) for part in statement.body
-    )

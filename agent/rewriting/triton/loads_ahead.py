@@ -13,7 +13,8 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.broadcasts import TL, shape_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.pointers import root
-from agent.analysis.triton.program_ids import one_block, unused
+from agent.analysis.triton.program_ids import one_block
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.loops import LOAD
 from agent.syntax import Source, descendants
 
