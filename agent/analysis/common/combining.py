@@ -113,7 +113,7 @@ def _combined(
             return ("sum", others[0]) if len(others) == 1 else None
         return None
     if isinstance(value, cst.Call):
-        called = found.flow.dialect.called(found.flow.source, value) or ""
+        called = found.flow.called(value)
         reduction = _CHOOSING.get(called.rpartition(".")[2])
         given = [argument(value, place, "") for place in (0, 1)]
         others = [g for g in given if g is not None and name not in names_in(g)]
@@ -160,7 +160,7 @@ def _of_lanes(found: Round) -> cst.Call | None:
         after = place(call).start.line > place(found.loop).end.line and call not in below
         if not after or not call.args:
             continue
-        kind = (flow.dialect.called(flow.source, call) or "").rpartition(".")[2]
+        kind = flow.called(call).rpartition(".")[2]
         made = _made(flow, call.args[0].value, (), lanes, behind)
         of = {lanes[name] for name in made.names}
         if len(made.names) != 1 or None in of or kind not in _REDUCING:
@@ -179,7 +179,7 @@ def _is_begun_as_a_block(found: Round, name: str) -> bool:
         and target.value == name
         and id(value) not in inside
         and isinstance(value, cst.Call)
-        and (called := flow.dialect.called(flow.source, value)) in flow.dialect.accumulators
+        and (called := flow.called(value)) in flow.dialect.accumulators
         and id(flow.dialect.shapes[called or ""].of(value)) in shapes
         for target, value in assigned(flow.body)
     )

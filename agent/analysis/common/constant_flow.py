@@ -35,6 +35,18 @@ class Flow:
         """The statements of the kernel."""
         return self.kernel.function.node.body
 
+    def called(self, call: cst.Call) -> str:
+        """The dotted name of what a call of the kernel calls; empty for what has none."""
+        return self.dialect.called(self.source, call) or ""
+
+    def find(self, node: cst.CSTNode, names: Collection[str]) -> Iterator[cst.Call]:
+        """The calls below a node to any of those names, in the order of the file."""
+        return self.dialect.find(self.source, node, names)
+
+    def has(self, node: cst.CSTNode, names: Collection[str]) -> bool:
+        """Whether there is such a call."""
+        return self.dialect.has(self.source, node, names)
+
     @property
     def shapes(self) -> Iterator[cst.BaseExpression]:
         """The tile shapes that the constant is part of."""
@@ -85,7 +97,7 @@ class Flow:
         if isinstance(node, cst.Comparison):
             return False
         if isinstance(node, cst.Call):
-            called = self.dialect.called(self.source, node)
+            called = self.called(node)
             if called in counting or called in self.dialect.loads:
                 return False
             shape = self._shape(node)
@@ -154,7 +166,7 @@ class Flow:
         for call in descendants(self.body, cst.Call):
             if not any(self.carries(a.value) or self._mentions(a.value) for a in call.args):
                 continue
-            if self.dialect.called(self.source, call) in names:
+            if self.called(call) in names:
                 yield call
             elif (helper := self.source.function_of(call.func)) is not None:
                 for function in dict.fromkeys((helper, *callees(self.source, helper))):
@@ -168,7 +180,7 @@ class Flow:
         if isinstance(node, cst.Comparison):
             return False
         if isinstance(node, cst.Call):
-            called = self.dialect.called(self.source, node) or ""
+            called = self.called(node)
             if called in self.dialect.loads:
                 return False
             if called in self.dialect.shape_queries:
@@ -245,7 +257,7 @@ class Flow:
         return self._mentions(call)
 
     def _shape(self, call: cst.Call) -> cst.BaseExpression | None:
-        called = self.dialect.called(self.source, call) or ""
+        called = self.called(call)
         if called in self.dialect.shapes:
             return self.dialect.shapes[called].of(call)
         if called in self.dialect.shape_queries:
@@ -280,7 +292,7 @@ class Flow:
             return False
         if self.dialect.stored(self.source, outer) is call:
             return True
-        called = self.dialect.called(self.source, outer) or ""
+        called = self.called(outer)
         is_function = called.endswith(".reshape") and called in self.dialect.shapes
         is_method = around is outer.func and self._shape_method(outer) is not None
         shape = self._shape(outer) if is_function or is_method else None
@@ -293,7 +305,7 @@ class Flow:
             (shape := self._shape(call)) is not None
             and self._mentions(shape)
             and not (isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 1)
-            and self.dialect.called(self.source, call) not in self.dialect.iotas
+            and self.called(call) not in self.dialect.iotas
             for call in descendants(self.body, cst.Call)
         )
 
@@ -331,11 +343,11 @@ class Flow:
 
     def _permutes(self, call: cst.Call) -> ArgumentSlot | None:
         """Where a call that moves elements takes their axis, as `tl.flip(x, 0)` does."""
-        return self.dialect.permutations.get(self.dialect.called(self.source, call) or "")
+        return self.dialect.permutations.get(self.called(call))
 
     def _reduces(self, call: cst.Call) -> ArgumentSlot | None:
         """Where a reduction takes its axis: `tl.sum(x, 0)`, or `x.sum(axis=0)`."""
-        if self.dialect.called(self.source, call) in self.dialect.reductions:
+        if self.called(call) in self.dialect.reductions:
             return _AXIS
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
         names = {name.rpartition(".")[2] for name in self.dialect.reductions}

@@ -235,12 +235,12 @@ class Round:
         behind = self._behind(value)
         if behind not in self.reductions or not isinstance(behind, cst.Call):
             return None
-        called = (self.flow.dialect.called(self.flow.source, behind) or "").rpartition(".")[2]
+        called = self.flow.called(behind).rpartition(".")[2]
         return called, behind
 
     def _together(self, store: cst.Call, stored: cst.BaseExpression) -> bool:
         """`atomic_add(total, i, sum(x))`: the sum over all rounds, whatever they are."""
-        called = (self.flow.dialect.called(self.flow.source, store) or "").rpartition(".")[2]
+        called = self.flow.called(store).rpartition(".")[2]
         found = self._reduction(stored)
         return (
             found is not None
@@ -284,7 +284,7 @@ class Round:
         code, values = self.flow.source.code, [positional(call)[:1] for call in (one, other)]
         if not all(values) or code(values[0][0]) != code(values[1][0]):
             return False
-        names = {name.value for name in descendants(values[0][0], cst.Name)}
+        names = names_in(values[0][0])
         return (
             all(sum(name == each for each, _ in self.values) < 2 for name in names)
             and not self._is_reduced(values[0][0])

@@ -188,9 +188,7 @@ class _TileReader:
 
     def _is_offset(self, term: cst.BaseExpression) -> bool:
         """Whether a term is a number that may be computed once more: nothing is loaded for it."""
-        return is_scalar(self.source, term) and not any(
-            True for _ in TRITON.find(self.source, term, TRITON.loads)
-        )
+        return is_scalar(self.source, term) and not TRITON.has(self.source, term, TRITON.loads)
 
     def _moved(self, term: cst.BaseExpression) -> tuple[str, tuple[cst.BaseExpression, ...]] | None:
         """The parameter that a name is, and what has been added to it: `x += row * stride`."""

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import libcst as cst
-
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
@@ -25,7 +23,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.interface import Interface
-from agent.syntax import Edits, Source, descendants
+from agent.syntax import Edits, Source, names_in
 
 
 class DeadParameters(OfEachKernel):
@@ -77,7 +75,7 @@ def negate(x):
 
 
 def _unread(kernel: Kernel) -> list[str]:
-    read = {name.value for name in descendants(kernel.function.node.body, cst.Name)}
+    read = names_in(kernel.function.node.body)
     names = [p.name.value for p in kernel.function.parameters]
     unread = [name for name in names if name not in read]
     return unread if len(unread) < len(names) else []

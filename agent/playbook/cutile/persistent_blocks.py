@@ -41,7 +41,7 @@ from agent.rewriting.common.preceding import preceded
 from agent.rewriting.cutile.blocks import line_of
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 from agent.rewriting.cutile.persistence import looped
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, argument, names_in
 
 SWEEP, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
 OCCUPANCY = "occupancy"
@@ -221,7 +221,7 @@ def _launched(
     if place is not line and not holds_at(source, launch.grid, place):
         raise NotApplicable(f"the arguments at line {source.line(place)} come before the grid")
     scope = launch.function.node if launch.function else source.module
-    names = {n.value for n in descendants(scope, cst.Name)}
+    names = names_in(scope)
     if taken := sorted(names & {*extents, SMS, GRID}):
         raise NotApplicable(
             f"the launch at line {source.line(launch.node)} uses {taken[0]} already"

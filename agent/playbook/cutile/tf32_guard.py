@@ -29,7 +29,7 @@ from agent.playbook.base import TF32_ROUNDING, Optimization
 from agent.playbook.trial import F32, TILE_PRODUCT, TileTrial
 from agent.rewriting.common.insertion import free_name
 from agent.rewriting.cutile.insertion import before_kernels
-from agent.syntax import Function, Source, argument, assigned, descendants
+from agent.syntax import Function, Source, argument, assigned, descendants, names_in
 
 TF32 = f"{CT}tfloat32"
 OTHER_TYPES = tuple(
@@ -231,7 +231,7 @@ def _is_settled(
     values: list[cst.BaseExpression] = [operand]
     seen: set[str] = set()
     for value in values:
-        names = {n.value for n in descendants(value, cst.Name)} - seen
+        names = names_in(value) - seen
         seen |= names
         values += [given for name in sorted(names) for given in assigned_to.get(name, ())]
     is_tf32 = any(_reaches_tf32(source, value) for value in values)

@@ -166,7 +166,7 @@ def row_sum(x):
 
 def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTNode, Edit], str]:
     """The edits of a kernel, and the function that says whether its arrays fit."""
-    if any(True for _ in TRITON.find(source, kernel.function.node.body, (MAKE,))):
+    if TRITON.has(source, kernel.function.node.body, (MAKE,)):
         raise NotApplicable(f"{kernel.name} makes tensor descriptors already")
     pointers, reasons = block_pointers(source, kernel)
     if not pointers:

@@ -113,7 +113,7 @@ def _halved(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     body = kernel.function.node.body
     if not TRITON.sums_products(source, kernel):
         raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
-    if any(True for _ in TRITON.find(source, body, (SPLIT,))):
+    if TRITON.has(source, body, (SPLIT,)):
         raise NotApplicable(f"{kernel.name} splits a tile already")
     for attribute in descendants(body, cst.Attribute):
         if attribute.attr.value in WIDE:

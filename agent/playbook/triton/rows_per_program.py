@@ -52,7 +52,7 @@ from agent.rewriting.triton.launch_options import (
 )
 from agent.rewriting.triton.persistence import count_of
 from agent.rewriting.triton.rows import RowKernel, row_kernel
-from agent.syntax import Source, descendants, is_commented
+from agent.syntax import Source, is_commented, names_in
 
 SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),
          (4096, 512), (4096, 1024), (8192, 1024), (8192, 2048))  # fmt: skip
@@ -263,7 +263,7 @@ def _own_name(source: Source, launch: Launch, wanted: str) -> str:
     """A name for one launch: the next of the same function has another, which may be made first."""
     launches = [x for k in TRITON.launched(source) for x in k.launches]
     place = [x.node for x in launches if x.function is launch.function].index(launch.node)
-    used = {name.value for name in descendants(source.module, cst.Name)}
+    used = names_in(source.module)
     names = (wanted if n == 1 else f"{wanted}_{n}" for n in count(1))
     return next(islice((name for name in names if name not in used), place, None))
 

@@ -161,7 +161,7 @@ def _loop(source: Source, kernel: Kernel) -> tuple[cst.For, cst.Call, cst.Call]:
     for loop in descendants(kernel.function.node.body, cst.For):
         if any(inner is not loop for kind in LOOPS for inner in descendants(loop, kind)):
             continue
-        if not any(True for _ in TRITON.find(source, loop.body, TRITON.dots)):
+        if not TRITON.has(source, loop.body, TRITON.dots):
             continue
         found += [(loop, load) for load in loads if loop in source.ancestors(load)][:1]
     if len(found) != 1:

@@ -112,7 +112,7 @@ def _has_many_dimensions(source: Source, kernel: Kernel) -> bool:
         for element in subscript.slice
     )
     shaped = (f"{TL}{name}" for name in ("expand_dims", "make_block_ptr", "reshape", "view"))
-    return spread or any(True for _ in TRITON.find(source, body, tuple(shaped)))
+    return spread or TRITON.has(source, body, tuple(shaped))
 
 
 def _is_loaded_always(
