@@ -260,15 +260,16 @@ def _counts_blocks(flow: Flow, loop: cst.For) -> bool:
     step = step_of(flow, loop)
     if step is not None:
         return flow.carries(step)
-    counting = {*flow.dialect.cdivs, *flow.dialect.shape_queries}
-    for node in (loop.iter, *map(flow.source.resolve, descendants(loop.iter, cst.Name))):
-        calls = (c for c in descendants(node, cst.Call)
-                 if flow.called(c) in counting)  # fmt: skip
-        divided = (d for d in descendants(node, cst.BinaryOperation)
-                   if isinstance(d.operator, cst.FloorDivide))  # fmt: skip
-        if any(flow.carries(each) for each in (*calls, *divided)):
-            return True
-    return False
+    behind = map(flow.source.resolve, descendants(loop.iter, cst.Name))
+    return any(is_count_of_blocks(flow, node) for node in (loop.iter, *behind))
+
+
+def is_count_of_blocks(flow: Flow, node: cst.BaseExpression) -> bool:
+    """Whether a number is made of a quotient by the size, or of how many tiles of it there are."""
+    quotients = (d for d in descendants(node, cst.BinaryOperation)
+                 if isinstance(d.operator, cst.FloorDivide))  # fmt: skip
+    counts = flow.find(node, {*flow.dialect.cdivs, *flow.dialect.shape_queries})
+    return any(flow.carries(each) for each in (*counts, *quotients))
 
 
 def _addressed(

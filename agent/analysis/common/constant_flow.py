@@ -15,6 +15,7 @@ import libcst as cst
 
 from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, callees, given_to
+from agent.analysis.common.numbers import signed_integer
 from agent.syntax import Function, Source, assigned, children, descendants, names_in
 
 _AXIS = ArgumentSlot(1, "axis")
@@ -337,7 +338,7 @@ class Flow:
             for call in descendants(body, cst.Call):
                 if (slot := axis_of(call)) is None:
                     continue
-                axis = _integer(slot.of(call))
+                axis = signed_integer(slot.of(call))
                 if axis is None or not axes or any(axis % rank == index for index, rank in axes):
                     yield call
 
@@ -373,12 +374,3 @@ def drops_remainder(division: cst.BinaryOperation, names: Collection[str]) -> bo
         and not isinstance(division.left, cst.UnaryOperation)
         and not any(n.value in names for n in descendants(division.left, cst.Name))
     )
-
-
-def _integer(expression: cst.BaseExpression | None) -> int | None:
-    if isinstance(expression, cst.Integer):
-        return expression.evaluated_value
-    if isinstance(expression, cst.UnaryOperation) and isinstance(expression.operator, cst.Minus):
-        inner = _integer(expression.expression)
-        return None if inner is None else -inner
-    return None

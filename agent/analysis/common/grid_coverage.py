@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.analysis.common.block_numbers import multiplied, step_of
+from agent.analysis.common.block_numbers import is_count_of_blocks, multiplied, step_of
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
 from agent.analysis.common.derived_names import derived_names
 from agent.syntax import argument, assigned, children, descendants
@@ -95,14 +95,7 @@ def _goes_over(flow: Flow, loop: cst.For) -> bool:
     step = step_of(flow, loop)
     if step is not None and flow.carries(step):
         return True
-    counting = {*flow.dialect.cdivs, *flow.dialect.shape_queries}
-    for node in _bounds(flow, loop):
-        calls = flow.find(node, counting)
-        divisions = (d for d in descendants(node, cst.BinaryOperation)
-                     if isinstance(d.operator, cst.FloorDivide))  # fmt: skip
-        if any(flow.carries(each) for each in (*calls, *divisions)):
-            return True
-    return False
+    return any(is_count_of_blocks(flow, node) for node in _bounds(flow, loop))
 
 
 def _strides(flow: Flow, loop: cst.For) -> Iterator[cst.BaseExpression]:

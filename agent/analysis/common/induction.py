@@ -8,7 +8,7 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.derived_names import reaches
-from agent.syntax import argument, assigned, descendants, names_in
+from agent.syntax import argument, assigned, assigned_each, descendants, names_in
 
 _ADVANCE = "advance"
 """Moves a pointer to a block by an offset along each axis."""
@@ -41,16 +41,9 @@ def induction_variables(flow: Flow, loop: cst.For) -> set[str]:
 
 def _written(loop: cst.For) -> Iterator[tuple[str, cst.BaseExpression]]:
     """Names and what a round assigns to them, element by element where both are tuples."""
-    for target, value in assigned(loop.body):
-        names = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
-        parts = value.elements if isinstance(value, cst.Tuple | cst.List) else ()
-        if names and len(names) == len(parts):
-            pairs = [(n.value, v.value) for n, v in zip(names, parts, strict=True)]
-        else:
-            pairs = [(target, value)]
-        for one, other in pairs:
-            for name in descendants(one, cst.Name):
-                yield name.value, other
+    for target, value in assigned_each(loop.body):
+        for name in descendants(target, cst.Name):
+            yield name.value, value
 
 
 def _shared(flow: Flow, loop: cst.For, written: list[tuple[str, cst.BaseExpression]]) -> set[str]:

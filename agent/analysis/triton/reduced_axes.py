@@ -13,6 +13,7 @@ import libcst as cst
 
 from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import Dialect
+from agent.analysis.common.numbers import signed_integer
 from agent.syntax import Source, argument, children, descendants
 
 TL = "triton.language."
@@ -94,11 +95,8 @@ def expanded_axis(subscript: cst.Subscript) -> int | None:
 
 def _axis(reduction: cst.Call) -> int | None:
     """Of two dimensions."""
-    axis = argument(reduction, 1, "axis")
-    if isinstance(axis, cst.UnaryOperation) and isinstance(axis.operator, cst.Minus):
-        last = isinstance(axis.expression, cst.Integer) and axis.expression.evaluated_value == 1
-        return 1 if last else None
-    return axis.evaluated_value if isinstance(axis, cst.Integer) else None
+    axis = signed_integer(argument(reduction, 1, "axis"))
+    return 1 if axis == -1 else axis
 
 
 def _plain(dialect: Dialect, source: Source, body: cst.BaseSuite) -> bool:

@@ -5,7 +5,7 @@ Shared by the entries that widen a tile along an axis on which each block had a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from agent.analysis.cutile.blocks import launches
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.extents import Sizes
 from agent.analysis.cutile.spelling import tile_module
-from agent.syntax import Source, argument, assigned, descendants, keyword
+from agent.syntax import Source, argument, assigned, assigned_each, descendants, keyword
 
 LOAD, STORE = f"{CT}load", f"{CT}store"
 
@@ -45,7 +45,7 @@ def block_name(source: Source, kernel: Kernel, axis: int, *, first: bool = False
         raise NotApplicable(
             f"it asks {len(blocks)} times for the block along the grid's axis {axis}"
         )
-    names = [t.value for t, value in _assigned_each(body)
+    names = [t.value for t, value in assigned_each(body)
              if value is blocks[0] and isinstance(t, cst.Name)]  # fmt: skip
     if len(names) != 1:
         raise NotApplicable("its block is not kept under a name")
@@ -170,15 +170,3 @@ def _is_shared(source: Source, launch: Launch) -> bool:
         return True
     uses = {use for a in source.assignments(launch.grid) for use in source.uses(a)}
     return uses != {launch.grid}
-
-
-def _assigned_each(
-    body: cst.BaseSuite,
-) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """What is assigned, element by element where a tuple is assigned to a tuple."""
-    for target, value in assigned(body):
-        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
-            for one, other in zip(target.elements, value.elements, strict=False):
-                yield one.value, other.value
-        else:
-            yield target, value
