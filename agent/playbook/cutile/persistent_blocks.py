@@ -21,7 +21,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.module_names import reached_as
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -175,22 +175,20 @@ def _pairs(subject: Subject) -> list[Params]:
 def _regular(subject: Subject) -> tuple[Kernel, ...]:
     """The launched kernels that can be rewritten. Raises `NotApplicable` when there is none."""
     source = subject.source
-    found, reasons, taken = [], [], set[cst.CSTNode]()
-    for kernel in CUTILE.chosen(source):
-        try:
-            looped(source, kernel)
-            places = set[cst.CSTNode]()
-            for launch in launches(source, kernel):
-                if (more := _launched(subject, kernel, launch, 1).keys()) & (taken | places):
-                    raise NotApplicable(f"launches share line {source.line(launch.node)}")
-                places |= more
-            taken |= places
-            found.append(kernel)
-        except NotApplicable as reason:
-            reasons.append(str(reason))
-    if not found:
-        raise all_refuse(reasons, "the file holds no launched cuTile kernel")
-    return tuple(found)
+    taken = set[cst.CSTNode]()
+
+    def regular(kernel: Kernel) -> Kernel:
+        looped(source, kernel)
+        places = set[cst.CSTNode]()
+        for launch in launches(source, kernel):
+            if (more := _launched(subject, kernel, launch, 1).keys()) & (taken | places):
+                raise NotApplicable(f"launches share line {source.line(launch.node)}")
+            places.update(more)
+        taken.update(places)
+        return kernel
+
+    otherwise = "the file holds no launched cuTile kernel"
+    return tuple(of_each(CUTILE.chosen(source), regular, otherwise))
 
 
 # --- the launches -------------------------------------------------------------------------------

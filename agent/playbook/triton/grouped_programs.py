@@ -267,9 +267,6 @@ class ProgramSplit:
     rows_vary_faster: bool
 
 
-Part = tuple[str, cst.SimpleStatementLine, cst.BinaryOperation]
-
-
 def _split(
     source: Source, kernel: Kernel, index: ProgramIndex, edges: tuple[str, str]
 ) -> ProgramSplit | None:

@@ -24,7 +24,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import edits_of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import binds
@@ -162,19 +162,17 @@ def resize(x, length):
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that has one row a program, and its launches."""
         source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.chosen(source):
-            try:
-                more = _widened(source, kernel, params)
-                if edits.keys() & more.keys():
-                    raise NotApplicable(f"{kernel.name} shares a line with another kernel's launch")
-                edits |= more
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-        if not edits:
-            raise all_refuse(reasons, "no Triton kernel is launched here")
-        return source.rewrite(edits)
+        taken = set[cst.CSTNode]()
+
+        def widened(kernel: Kernel) -> dict[cst.CSTNode, Edit]:
+            found = _widened(source, kernel, params)
+            if taken & found.keys():
+                raise NotApplicable(f"{kernel.name} shares a line with another kernel's launch")
+            taken.update(found)
+            return found
+
+        otherwise = "no Triton kernel is launched here"
+        return source.rewrite(edits_of_each(TRITON.chosen(source), widened, otherwise))
 
 
 def _shortest(subject: Subject) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import libcst as cst
 
@@ -19,7 +19,6 @@ from agent.rewriting.common.parameters import taking
 from agent.syntax import Source, with_keyword
 
 Edit = Callable[[Any], Any]
-Node = TypeVar("Node", bound=cst.CSTNode)
 
 
 def with_parameters(
