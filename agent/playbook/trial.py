@@ -91,7 +91,7 @@ def matmul(a, b):
     ct.launch(torch.cuda.current_stream(), grid, matmul_kernel, (a, b, c))
     return c
 """
-"""A product of matrices, tile by tile."""
+"""cuTile: a product of matrices, tile by tile."""
 
 TILE_ROWS = """\
 import cuda.tile as ct
@@ -112,4 +112,32 @@ def softmax(x):
     ct.launch(torch.cuda.current_stream(), (x.shape[0],), softmax_kernel, (x, y, n))
     return y
 """
-"""A softmax of rows, each of which a block holds whole."""
+"""cuTile: a softmax of rows, each of which a block holds whole."""
+
+TUNED = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK": 512}, num_warps=2),
+        triton.Config({"BLOCK": 1024}, num_warps=4),
+    ],
+    key=["n"],
+)
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, tl.maximum(x, 0.0), mask=offsets < n)
+
+
+def relu(x):
+    y = torch.empty_like(x)
+    grid = lambda META: (triton.cdiv(x.numel(), META["BLOCK"]),)
+    relu_kernel[grid](x, y, x.numel())
+    return y
+"""
+"""Triton: a kernel of one dimension, with a tuner."""
