@@ -12,14 +12,12 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
-
-import libcst as cst
+from typing import ClassVar
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import of_each
+from agent.analysis.common.each_kernel import edits_of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
@@ -107,13 +105,17 @@ class Optimization(Entry):
     """What both are compiled with, and what their numbers are compared on."""
     observed: ClassVar[tuple[ObservedLaunch, ...]] = ()
     """What is taken for seen of `before`, where the variants rest on what was launched."""
+    sweep: ClassVar[Sequence[Params]] = ({},)
+    """What is worth trying wherever it applies."""
 
-    @abstractmethod
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The parameters worth trying here; more than one is a sweep, still ONE iteration.
 
-        Never holds what the source already says. Raises `NotApplicable` when there is none.
+        Never holds what the source already says. Raises `NotApplicable` when there is none. Where
+        an entry says nothing else, it is the `sweep`.
         """
+        self.apply(subject, self.sweep[0])
+        return list(self.sweep)
 
     @abstractmethod
     def apply(self, subject: Subject, params: Params) -> str:
@@ -129,28 +131,20 @@ class Optimization(Entry):
 class OfEachKernel(Optimization):
     """An optimization that rewrites every launched kernel that can be, each by itself."""
 
-    sweep: ClassVar[Sequence[Params]] = ({},)
-    """What is worth trying wherever it applies."""
+    otherwise: ClassVar[str] = "no kernel is launched here"
+    """Why it does not apply where no kernel has anything to rewrite, nor a reason of its own."""
     idle_in_interpreter: ClassVar[str] = ""
     """Why it gains nothing in Triton's interpreter, and is not tried there."""
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """The sweep, where it applies."""
-        self.apply(subject, self.sweep[0])
-        return list(self.sweep)
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite the kernels that do not refuse."""
         if subject.hardware.interpreted and self.idle_in_interpreter:
             raise NotApplicable(self.idle_in_interpreter)
         dialect = {"cutile": CUTILE, "triton": TRITON}[self.backend]
-        edits: dict[Any, Callable[[Any], cst.CSTNode]] = {}
-        for found in of_each(
-            dialect.chosen(subject.source),
-            lambda kernel: self.edits(subject, kernel, params),
-            "no kernel is launched here",
-        ):
-            edits |= found
+        chosen = dialect.chosen(subject.source)
+        edits = edits_of_each(
+            chosen, lambda kernel: self.edits(subject, kernel, params), self.otherwise
+        )
         return subject.source.rewrite(edits)
 
     @abstractmethod

@@ -25,7 +25,6 @@ from agent.launches import ObservedLaunch, by_cost, power_of_two
 from agent.measuring.decision import Status
 from agent.measuring.statistics import Effect
 from agent.playbook import ADVICE, PLAYBOOK
-from agent.playbook.base import OfEachKernel
 from agent.redaction import redact
 from agent.report.document import KernelTexts
 from agent.repository import Repository
@@ -223,7 +222,7 @@ def public(value: Any) -> Any:
 def _words() -> frozenset[str]:
     """What the playbook calls its parameters, and the values that are words."""
     of_playbook: list[Any] = [entry.example for entry in PLAYBOOK]
-    of_playbook += [entry.sweep for entry in PLAYBOOK if isinstance(entry, OfEachKernel)]
+    of_playbook += [entry.sweep for entry in PLAYBOOK]
     return frozenset(_texts(of_playbook))
 
 

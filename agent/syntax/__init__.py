@@ -6,6 +6,7 @@ from agent.syntax.source import Function, Literal, Source, Untraceable
 from agent.syntax.tree import (
     argument,
     assigned,
+    assigned_each,
     children,
     descendants,
     is_commented,
@@ -22,6 +23,7 @@ __all__ = [
     "append_keyword",
     "argument",
     "assigned",
+    "assigned_each",
     "children",
     "descendants",
     "edited",

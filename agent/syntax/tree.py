@@ -121,6 +121,28 @@ def assigned(
         yield loop.target, loop.iter
 
 
+def assigned_each(
+    node: cst.CSTNode,
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """The same, element by element where a tuple is assigned to one of as many."""
+    for target, value in assigned(node):
+        yield from _each(target, value)
+
+
+def _each(
+    target: cst.BaseExpression, value: cst.BaseExpression
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    match target, value:
+        case (
+            cst.Tuple(elements=names) | cst.List(elements=names),
+            cst.Tuple(elements=values) | cst.List(elements=values),
+        ) if len(names) == len(values):
+            for name, given in zip(names, values, strict=True):
+                yield from _each(name.value, given.value)
+        case _:
+            yield target, value
+
+
 def argument(call: cst.Call, position: int, keyword: str) -> cst.BaseExpression | None:
     """The value a call passes for a parameter, by position or by keyword."""
     for arg in call.args:

@@ -23,7 +23,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.kinds import KernelKind, Kind
 from agent.analysis.triton.operations import ATOMIC, LOADS, Operations, entry_kernels, operations_of
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, argument, descendants, names_in
 from agent.tileir.compatibility import Obstacle, stops
 
 CONFIGS = "tile_ir_configs"
@@ -272,9 +272,9 @@ def _key(source: Source, kernel: Kernel) -> list[str]:
     names = [p.name.value for p in kernel.function.parameters]
     bounds: set[str] = set()
     for node in descendants(kernel.function.node.body, cst.Comparison):
-        bounds |= {n.value for n in descendants(node, cst.Name)}
+        bounds |= names_in(node)
     for loop in descendants(kernel.function.node.body, cst.For):
-        bounds |= {n.value for n in descendants(loop.iter, cst.Name)}
+        bounds |= names_in(loop.iter)
     found = [n for n in names if n in bounds - pointers and n not in kernel.constants]
     return found or [n for n in names if n not in pointers and n not in kernel.constants]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.syntax import Literal, Source, descendants
+from agent.syntax import Literal, Source, names_in
 from agent.tuning.form import top_level
 from agent.tuning.imports import module_named
 from agent.tuning.plan import SearchPlan, hint_of
@@ -85,7 +85,7 @@ def names_of(source: Source, plan: SearchPlan) -> SearchNames:
     )
     if plan.kernel in IMPORTED:
         raise NotTunable(f"the kernel has the name {plan.kernel}, which the search would import")
-    taken = {name.value for name in descendants(source.module, cst.Name)}
+    taken = names_in(source.module)
     ours = {names.fixed_config, names.fixed_kernel, names.cache, names.fields, names.space,
             names.configs, names.hints, names.search, names.launch,
             *({names.kernel} - {plan.kernel})}  # fmt: skip

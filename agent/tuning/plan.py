@@ -15,7 +15,7 @@ from agent.analysis.cutile import traits
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.traits import Traits
 from agent.analysis.cutile.uses import Uses
-from agent.syntax import Literal, Source, Untraceable, argument, descendants, keyword
+from agent.syntax import Literal, Source, Untraceable, argument, keyword, names_in
 from agent.tuning.form import Form, form_of
 from agent.tuning.templates import (
     MOST_ACCUMULATED,
@@ -273,6 +273,6 @@ def _extent(source: Source, kernel: Kernel, constant: str) -> str | None:
         plain = keyword(call, "order") is None and isinstance(index, cst.Tuple)
         if plain and isinstance(shape, cst.Tuple):
             for place, element in enumerate(shape.elements):
-                if any(n.value == constant for n in descendants(element.value, cst.Name)):
+                if constant in names_in(element.value):
                     return f"{array.value}.shape[{place}]"
     return None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain, starmap
 
 import libcst as cst
 
 from agent.analysis.common.reaching_definitions import binds, value_of
-from agent.syntax import Function, Source, assigned, descendants
+from agent.syntax import Function, Source, assigned_each, descendants
 
 LEAVING: tuple[type[cst.CSTNode], ...] = (cst.Return, cst.Raise, cst.Continue)
 
@@ -57,22 +56,10 @@ def _may_be(
     if sees_to(source, function, name.value, value):
         return False
     given = [p.default for p in function.parameters if p.name.value == name.value and p.default]
-    for target, assignment in chain.from_iterable(starmap(_each, assigned(function.node.body))):
+    for target, assignment in assigned_each(function.node.body):
         if isinstance(target, cst.Name) and target.value == name.value:
             given.append(assignment)
     return any(map(kind, given)) or asks(source, function, name.value)
-
-
-def _each(
-    target: cst.BaseExpression, value: cst.BaseExpression
-) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """What each name of `a, b = x, y` is given."""
-    match target, value:
-        case cst.Tuple(elements=names), cst.Tuple(elements=values) if len(names) == len(values):
-            for name, given in zip(names, values, strict=True):
-                yield from _each(name.value, given.value)
-        case _:
-            yield target, value
 
 
 def _never(*_: object) -> bool:

@@ -55,7 +55,7 @@ def step_of(flow: Flow, loop: cst.For) -> Expression | None:
     bounds = loop.iter
     if not isinstance(bounds, cst.Call):
         return None
-    if flow.dialect.called(flow.source, bounds) not in flow.dialect.ranges:
+    if flow.called(bounds) not in flow.dialect.ranges:
         return None
     step = argument(bounds, 2, "step")
     return None if step is None or flow.source.code(step) == "1" else step
@@ -80,13 +80,9 @@ def _computed_in(
     """The names of a body that carry the number of a block, or of a program along an axis."""
 
     def carries(value: Expression, known: set[str]) -> bool:
-        return _bare(flow, value, known, axes=axes) and not _loads(flow, value)
+        return _bare(flow, value, known, axes=axes) and not flow.has(value, flow.dialect.loads)
 
     return frozenset(derived_names(body, carries, names))
-
-
-def _loads(flow: Flow, node: cst.CSTNode) -> bool:
-    return any(True for _ in flow.dialect.find(flow.source, node, flow.dialect.loads))
 
 
 def _bare(
@@ -107,7 +103,7 @@ def _bare(
         return True
     return bool(axes) and any(
         flow.source.code(axis) in axes and not _is_undone(flow, call, within or node, by_any=True)
-        for call in flow.dialect.find(flow.source, node, _numbering(flow))
+        for call in flow.find(node, _numbering(flow))
         if (axis := argument(call, 0, "axis")) is not None
     )
 
@@ -198,7 +194,7 @@ def _storing(flow: Flow, names: set[str], axes: Collection[str]) -> cst.Call | N
 
 def _is_part(flow: Flow, node: Expression, names: set[str], axes: Collection[str]) -> bool:
     """`_bare`, of what stands beside loads."""
-    loads = [*flow.dialect.find(flow.source, node, flow.dialect.loads)]
+    loads = [*flow.find(node, flow.dialect.loads)]
     below = {name.value for load in loads for name in descendants(load, cst.Name)}
     return _bare(flow, node, names - below, axes=() if loads else axes)
 
@@ -220,7 +216,7 @@ def _axes_asked(flow: Flow, node: cst.CSTNode) -> set[str]:
     """The axes of the grid along which a value asks for the program's number, as text."""
     found: set[str] = set()
     for call in descendants(node, cst.Call):
-        if flow.dialect.called(flow.source, call) in _numbering(flow):
+        if flow.called(call) in _numbering(flow):
             axis = argument(call, 0, "axis")
             found.add(flow.source.code(axis) if axis is not None else "")
             continue
@@ -237,7 +233,7 @@ def _program_numbers(flow: Flow) -> dict[str, set[str]]:
     while True:
         found = {name: set(axes) for name, axes in names.items()}
         for target, value in assigned(flow.body):
-            if _loads(flow, value):
+            if flow.has(value, flow.dialect.loads):
                 continue
             axes = _axes_asked(flow, value)
             for name in descendants(value, cst.Name):
@@ -264,15 +260,16 @@ def _counts_blocks(flow: Flow, loop: cst.For) -> bool:
     step = step_of(flow, loop)
     if step is not None:
         return flow.carries(step)
-    counting = {*flow.dialect.cdivs, *flow.dialect.shape_queries}
-    for node in (loop.iter, *map(flow.source.resolve, descendants(loop.iter, cst.Name))):
-        calls = (c for c in descendants(node, cst.Call)
-                 if flow.dialect.called(flow.source, c) in counting)  # fmt: skip
-        divided = (d for d in descendants(node, cst.BinaryOperation)
-                   if isinstance(d.operator, cst.FloorDivide))  # fmt: skip
-        if any(flow.carries(each) for each in (*calls, *divided)):
-            return True
-    return False
+    behind = map(flow.source.resolve, descendants(loop.iter, cst.Name))
+    return any(is_count_of_blocks(flow, node) for node in (loop.iter, *behind))
+
+
+def is_count_of_blocks(flow: Flow, node: cst.BaseExpression) -> bool:
+    """Whether a number is made of a quotient by the size, or of how many tiles of it there are."""
+    quotients = (d for d in descendants(node, cst.BinaryOperation)
+                 if isinstance(d.operator, cst.FloorDivide))  # fmt: skip
+    counts = flow.find(node, {*flow.dialect.cdivs, *flow.dialect.shape_queries})
+    return any(flow.carries(each) for each in (*counts, *quotients))
 
 
 def _addressed(
@@ -287,7 +284,7 @@ def _addressed(
     accesses = {*flow.dialect.loads, *flow.dialect.stores, *flow.dialect.random}
     for call in descendants(body, cst.Call):
         helper = flow.source.function_of(call.func)
-        if flow.dialect.called(flow.source, call) in accesses:
+        if flow.called(call) in accesses:
             stored = flow.dialect.stored(flow.source, call)
             addresses = [a.value for a in call.args if a.value is not stored]
             if any(_bare(flow, address, names, call, axes) for address in addresses):
@@ -316,7 +313,7 @@ def _by_index(flow: Flow) -> cst.Call | None:
                 return call
     asked = set().union(*(_axes_asked(flow, c) for c in counted if isinstance(c, cst.Call)))
     for call in stores_without(flow):
-        if flow.dialect.called(flow.source, call) in flow.dialect.indexed_stores:
+        if flow.called(call) in flow.dialect.indexed_stores:
             index = argument(call, 1, "index")
             if any(_bare(flow, place, numbers, call, asked) for place in _listed(flow, index)):
                 return call
@@ -329,7 +326,7 @@ def _is_index_of(flow: Flow, call: cst.Call, name: Expression) -> bool:
     Of a store the shape is the stored tile's: where that has elements along the size at all, the
     index is taken to be that of their axis.
     """
-    if flow.dialect.called(flow.source, call) in flow.dialect.indexed_stores:
+    if flow.called(call) in flow.dialect.indexed_stores:
         return call not in stores_without(flow)
     return any(
         flow.carries(size) and any(n is name for n in descendants(place, cst.Name))
@@ -341,10 +338,8 @@ def _is_index_of(flow: Flow, call: cst.Call, name: Expression) -> bool:
 
 def _indexed(flow: Flow) -> Iterator[tuple[cst.Call, list[tuple[Expression, Expression]]]]:
     """The loads by the number of a tile: that number and the tile's size, axis by axis."""
-    for call in flow.dialect.find(flow.source, flow.body, flow.dialect.indexed_loads):
-        index_of, shape_of = flow.dialect.indexed_loads[
-            flow.dialect.called(flow.source, call) or ""
-        ]
+    for call in flow.find(flow.body, flow.dialect.indexed_loads):
+        index_of, shape_of = flow.dialect.indexed_loads[flow.called(call)]
         index, shape = (_listed(flow, slot.of(call)) for slot in (index_of, shape_of))
         if len(index) == len(shape):
             yield call, list(zip(index, shape, strict=True))

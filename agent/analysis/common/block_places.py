@@ -15,7 +15,7 @@ from enum import Flag
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
-from agent.syntax import argument, assigned, children, descendants, positional
+from agent.syntax import argument, assigned, children, descendants, names_in, positional
 
 
 class Part(Flag):
@@ -57,10 +57,7 @@ def bound_to_block(flow: Flow) -> str | None:
 def within_block(flow: Flow, loop: cst.For) -> bool:
     """Whether a loop goes over one block, as `range(0, BLOCK, 16)` does, and not over the axis."""
     bounds = loop.iter
-    if (
-        not isinstance(bounds, cst.Call)
-        or flow.dialect.called(flow.source, bounds) not in flow.dialect.ranges
-    ):
+    if not isinstance(bounds, cst.Call) or flow.called(bounds) not in flow.dialect.ranges:
         return False
     given = positional(bounds)
     step = argument(bounds, 2, "step")
@@ -77,7 +74,7 @@ def _part_of_size(flow: Flow, node: cst.BaseExpression) -> bool:
     if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.FloorDivide):
         return _part_of_size(flow, behind.left)
     if isinstance(behind, cst.Call):
-        called = flow.dialect.called(flow.source, behind)
+        called = flow.called(behind)
         return called in flow.dialect.cdivs and _part_of_size(flow, positional(behind)[0])
     return any(
         is_multiple_of(each, flow.sizes)
@@ -112,7 +109,7 @@ class _InBlock:
                 found = self.part(value)
                 step = augmented.get(id(value))
                 goes_on = self._continues(target, value) if step is None else adds(step)
-                mentioned = {name.value for name in descendants(value, cst.Name)}
+                mentioned = names_in(value)
                 if goes_on and mentioned & self.flow.sizes:
                     found |= Part.BASE
                     self.blocked = True
@@ -122,9 +119,7 @@ class _InBlock:
 
     def _continues(self, target: cst.BaseExpression, value: cst.BaseExpression) -> bool:
         """Whether it is `start = start + BLOCK`."""
-        return isinstance(target, cst.Name) and any(
-            name.value == target.value for name in descendants(value, cst.Name)
-        )
+        return isinstance(target, cst.Name) and target.value in names_in(value)
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, found: Part) -> None:
         names = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
@@ -253,7 +248,7 @@ class _InBlock:
     def addressed(self) -> cst.Call | None:
         """A load or store at a place within the block, where other blocks have the same places."""
         accesses = {*self.flow.dialect.loads, *self.flow.dialect.stores}
-        for call in self.flow.dialect.find(self.flow.source, self.flow.body, accesses):
+        for call in self.flow.find(self.flow.body, accesses):
             at_place = bool(call.args) and self._is_place(self.part(call.args[0].value))
             if at_place and not self._is_one_block(call):
                 return call
@@ -303,14 +298,14 @@ class _InBlock:
         for product in descendants(self.flow.body, cst.BinaryOperation):
             if isinstance(product.operator, cst.Multiply):
                 for count, size in ((product.left, product.right), (product.right, product.left)):
-                    names = {name.value for name in descendants(count, cst.Name)}
+                    names = names_in(count)
                     by_number = bool(names & asked) or any(True for _ in self._asking(count))
                     if by_number and is_multiple_of(size, self.flow.sizes):
                         return True
         return False
 
     def _asking(self, node: cst.CSTNode) -> Iterator[cst.Call]:
-        return self.flow.dialect.find(self.flow.source, node, self.flow.dialect.program_ids)
+        return self.flow.find(node, self.flow.dialect.program_ids)
 
     def accumulated(self) -> cst.CSTNode | None:
         """A value of its data that a loop within the block goes on with from part to part.

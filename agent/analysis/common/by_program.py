@@ -31,6 +31,6 @@ def by_program(
     dialect: Dialect, source: Source, expression: cst.BaseExpression, names: Collection[str]
 ) -> bool:
     """Whether an expression differs from one program of the grid to another."""
-    return any(n.value in names for n in descendants(expression, cst.Name)) or any(
-        True for _ in dialect.find(source, expression, dialect.program_ids)
+    return any(n.value in names for n in descendants(expression, cst.Name)) or dialect.has(
+        source, expression, dialect.program_ids
     )

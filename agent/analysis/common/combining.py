@@ -16,7 +16,7 @@ from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import SHAPING
 from agent.analysis.common.induction import induction_variables
 from agent.analysis.common.rounds import Round, is_product, rounds_of
-from agent.syntax import argument, assigned, children, descendants
+from agent.syntax import argument, assigned, children, descendants, names_in
 
 _CHOOSING = {"maximum": "max", "minimum": "min", "max": "max", "min": "min"}
 """What chooses of two values -> the reduction that it goes on with."""
@@ -113,14 +113,14 @@ def _combined(
     if isinstance(value, cst.BinaryOperation):
         sides = [value.left, value.right]
         if isinstance(value.operator, cst.Add):
-            others = [side for side in sides if not _mentions(side, name)]
+            others = [side for side in sides if name not in names_in(side)]
             return ("sum", others[0]) if len(others) == 1 else None
         return None
     if isinstance(value, cst.Call):
-        called = found.flow.dialect.called(found.flow.source, value) or ""
+        called = found.flow.called(value)
         reduction = _CHOOSING.get(called.rpartition(".")[2])
         given = [argument(value, place, "") for place in (0, 1)]
-        others = [g for g in given if g is not None and not _mentions(g, name)]
+        others = [g for g in given if g is not None and name not in names_in(g)]
         if reduction is not None and len(others) == 1 and None not in given:
             return reduction, others[0]
     return None
@@ -164,7 +164,7 @@ def _of_lanes(found: Round) -> cst.Call | None:
         after = place(call).start.line > place(found.loop).end.line and call not in below
         if not after or not call.args:
             continue
-        kind = (flow.dialect.called(flow.source, call) or "").rpartition(".")[2]
+        kind = flow.called(call).rpartition(".")[2]
         made = _made(flow, call.args[0].value, (), lanes, behind)
         of = {lanes[name] for name in made.names}
         if len(made.names) != 1 or None in of or kind not in _REDUCING:
@@ -183,7 +183,7 @@ def _is_begun_as_a_block(found: Round, name: str) -> bool:
         and target.value == name
         and id(value) not in inside
         and isinstance(value, cst.Call)
-        and (called := flow.dialect.called(flow.source, value)) in flow.dialect.accumulators
+        and (called := flow.called(value)) in flow.dialect.accumulators
         and id(flow.dialect.shapes[called or ""].of(value)) in shapes
         for target, value in assigned(flow.body)
     )
@@ -195,7 +195,3 @@ def _single(
     """The names that are assigned once, with their values."""
     names = [name for name, _ in values]
     return {n: value for n, value in values if names.count(n) == 1 and n not in but}
-
-
-def _mentions(node: cst.CSTNode, name: str) -> bool:
-    return any(each.value == name for each in descendants(node, cst.Name))

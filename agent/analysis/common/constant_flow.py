@@ -13,8 +13,10 @@ from functools import cached_property
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, callees, given_to
-from agent.syntax import Function, Source, assigned, children, descendants
+from agent.analysis.common.numbers import signed_integer
+from agent.syntax import Function, Source, assigned, children, descendants, names_in
 
 _AXIS = ArgumentSlot(1, "axis")
 """Where reductions take their axis."""
@@ -34,6 +36,18 @@ class Flow:
         """The statements of the kernel."""
         return self.kernel.function.node.body
 
+    def called(self, call: cst.Call) -> str:
+        """The dotted name of what a call of the kernel calls; empty for what has none."""
+        return self.dialect.called(self.source, call) or ""
+
+    def find(self, node: cst.CSTNode, names: Collection[str]) -> Iterator[cst.Call]:
+        """The calls below a node to any of those names, in the order of the file."""
+        return self.dialect.find(self.source, node, names)
+
+    def has(self, node: cst.CSTNode, names: Collection[str]) -> bool:
+        """Whether there is such a call."""
+        return self.dialect.has(self.source, node, names)
+
     @property
     def shapes(self) -> Iterator[cst.BaseExpression]:
         """The tile shapes that the constant is part of."""
@@ -45,13 +59,7 @@ class Flow:
     @cached_property
     def names(self) -> frozenset[str]:
         """The constant and the names whose values are computed from it."""
-        names = {self.constant}
-        while True:
-            found = {n for target, value in assigned(self.body) if self._carries(value, names)
-                     for n in _targets(target)}  # fmt: skip
-            if found <= names:
-                return frozenset(names)
-            names |= found
+        return frozenset(derived_names(self.body, self._carries, {self.constant}))
 
     @cached_property
     def sizes(self) -> frozenset[str]:
@@ -62,7 +70,7 @@ class Flow:
             if is_multiple_of(value, {self.constant}) and all(
                 isinstance(side, cst.Integer) or is_multiple_of(side, names) for side in sides
             ):
-                names.update(_targets(target))
+                names |= names_in(target)
         return frozenset(names)
 
     def carries(self, node: cst.CSTNode) -> bool:
@@ -75,15 +83,11 @@ class Flow:
         Then its value may well be the same for any size, as that of an argmax is.
         """
         counting = {*self.dialect.iotas, *self.dialect.ranges}
-        names = {self.constant}
-        while True:
-            found = set(names)
-            for target, value in assigned(self.body):
-                if self._mentions_outside(value, names, counting):
-                    found.update(_targets(target))
-            if found == names:
-                return not self._mentions_outside(node, names, counting)
-            names = found
+
+        def mentions(value: cst.CSTNode, names: set[str]) -> bool:
+            return self._mentions_outside(value, names, counting)
+
+        return not mentions(node, derived_names(self.body, mentions, {self.constant}))
 
     def _mentions_outside(
         self, node: cst.CSTNode, names: set[str], counting: Collection[str]
@@ -94,7 +98,7 @@ class Flow:
         if isinstance(node, cst.Comparison):
             return False
         if isinstance(node, cst.Call):
-            called = self.dialect.called(self.source, node)
+            called = self.called(node)
             if called in counting or called in self.dialect.loads:
                 return False
             shape = self._shape(node)
@@ -163,7 +167,7 @@ class Flow:
         for call in descendants(self.body, cst.Call):
             if not any(self.carries(a.value) or self._mentions(a.value) for a in call.args):
                 continue
-            if self.dialect.called(self.source, call) in names:
+            if self.called(call) in names:
                 yield call
             elif (helper := self.source.function_of(call.func)) is not None:
                 for function in dict.fromkeys((helper, *callees(self.source, helper))):
@@ -177,7 +181,7 @@ class Flow:
         if isinstance(node, cst.Comparison):
             return False
         if isinstance(node, cst.Call):
-            called = self.dialect.called(self.source, node) or ""
+            called = self.called(node)
             if called in self.dialect.loads:
                 return False
             if called in self.dialect.shape_queries:
@@ -206,10 +210,7 @@ class Flow:
         if not carrying or helper in callees(self.source, helper):
             return bool(carrying)
         body = helper.node.body
-        tested = (
-            n for loop in descendants(body, cst.While) for n in descendants(loop.test, cst.Name)
-        )
-        if any(name.value in carrying for name in tested):
+        if any(names_in(loop.test) & carrying for loop in descendants(body, cst.While)):
             return True
         deciding = [loop.iter for loop in descendants(body, cst.For)]
         deciding += [r.value for r in descendants(body, cst.Return) if r.value is not None]
@@ -223,12 +224,7 @@ class Flow:
         carrying = {n for n, value in given_to(helper, call).items() if self._carries(value, names)}
         if helper in callees(self.source, helper):
             return carrying
-        while True:
-            found = {n for target, value in assigned(helper.node.body)
-                     if self._carries(value, carrying) for n in _targets(target)}  # fmt: skip
-            if found <= carrying:
-                return carrying
-            carrying |= found
+        return derived_names(helper.node.body, self._carries, carrying)
 
     def _stored_by_helper(
         self, call: cst.Call, names: set[str] | frozenset[str]
@@ -249,8 +245,7 @@ class Flow:
 
     def _mentions_size(self, call: cst.Call) -> bool:
         """Whether a call is given the constant itself, or a multiple, to do with it as it likes."""
-        names = descendants(call, cst.Name)
-        return any(name.value in self.sizes for name in names)
+        return bool(names_in(call) & self.sizes)
 
     def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
         """`ct.num_tiles(A, axis=1, shape=(M, K))` depends on K alone."""
@@ -263,7 +258,7 @@ class Flow:
         return self._mentions(call)
 
     def _shape(self, call: cst.Call) -> cst.BaseExpression | None:
-        called = self.dialect.called(self.source, call) or ""
+        called = self.called(call)
         if called in self.dialect.shapes:
             return self.dialect.shapes[called].of(call)
         if called in self.dialect.shape_queries:
@@ -285,7 +280,7 @@ class Flow:
         return [*owner, *(a.value for a in call.args)]
 
     def _mentions(self, node: cst.CSTNode) -> bool:
-        return any(name.value == self.constant for name in descendants(node, cst.Name))
+        return self.constant in names_in(node)
 
     def _is_only_passed_on(self, call: cst.Call) -> bool:
         """Whether what a call gives is reshaped or stored in place, so that nothing reduces it.
@@ -298,7 +293,7 @@ class Flow:
             return False
         if self.dialect.stored(self.source, outer) is call:
             return True
-        called = self.dialect.called(self.source, outer) or ""
+        called = self.called(outer)
         is_function = called.endswith(".reshape") and called in self.dialect.shapes
         is_method = around is outer.func and self._shape_method(outer) is not None
         shape = self._shape(outer) if is_function or is_method else None
@@ -311,7 +306,7 @@ class Flow:
             (shape := self._shape(call)) is not None
             and self._mentions(shape)
             and not (isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 1)
-            and self.dialect.called(self.source, call) not in self.dialect.iotas
+            and self.called(call) not in self.dialect.iotas
             for call in descendants(self.body, cst.Call)
         )
 
@@ -343,17 +338,17 @@ class Flow:
             for call in descendants(body, cst.Call):
                 if (slot := axis_of(call)) is None:
                     continue
-                axis = _integer(slot.of(call))
+                axis = signed_integer(slot.of(call))
                 if axis is None or not axes or any(axis % rank == index for index, rank in axes):
                     yield call
 
     def _permutes(self, call: cst.Call) -> ArgumentSlot | None:
         """Where a call that moves elements takes their axis, as `tl.flip(x, 0)` does."""
-        return self.dialect.permutations.get(self.dialect.called(self.source, call) or "")
+        return self.dialect.permutations.get(self.called(call))
 
     def _reduces(self, call: cst.Call) -> ArgumentSlot | None:
         """Where a reduction takes its axis: `tl.sum(x, 0)`, or `x.sum(axis=0)`."""
-        if self.dialect.called(self.source, call) in self.dialect.reductions:
+        if self.called(call) in self.dialect.reductions:
             return _AXIS
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
         names = {name.rpartition(".")[2] for name in self.dialect.reductions}
@@ -379,16 +374,3 @@ def drops_remainder(division: cst.BinaryOperation, names: Collection[str]) -> bo
         and not isinstance(division.left, cst.UnaryOperation)
         and not any(n.value in names for n in descendants(division.left, cst.Name))
     )
-
-
-def _targets(target: cst.BaseExpression) -> Iterator[str]:
-    return (name.value for name in descendants(target, cst.Name))
-
-
-def _integer(expression: cst.BaseExpression | None) -> int | None:
-    if isinstance(expression, cst.Integer):
-        return expression.evaluated_value
-    if isinstance(expression, cst.UnaryOperation) and isinstance(expression.operator, cst.Minus):
-        inner = _integer(expression.expression)
-        return None if inner is None else -inner
-    return None

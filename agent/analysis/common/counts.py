@@ -154,9 +154,7 @@ class _Values:
         self.dialect = dialect
         self.source = source
         self.loading = {*dialect.loads} | {
-            f.name
-            for f in functions[1:]
-            if any(True for _ in dialect.find(source, f.node.body, dialect.loads))
+            f.name for f in functions[1:] if dialect.has(source, f.node.body, dialect.loads)
         }
         self.names: dict[str, set[str]] = {f.name: set() for f in functions}
         for function in functions:
@@ -201,7 +199,7 @@ def _trips(dialect: Dialect, source: Source, node: cst.CSTNode, memory: set[str]
     for loop in source.ancestors(node):
         if isinstance(loop, cst.FunctionDef):
             break
-        if isinstance(loop, cst.For) and not any(True for _ in dialect.find(source, loop, memory)):
+        if isinstance(loop, cst.For) and not dialect.has(source, loop, memory):
             trips *= _trip_count(source, loop)
     return trips
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from agent.syntax import Source, assigned, descendants
+from agent.syntax import Source, assigned, descendants, names_in
 
 
 def derived_names(
@@ -76,7 +76,7 @@ def _own_parts(
             for one, part in zip(target.elements, value.elements, strict=False):
                 yield from _own_parts(one.value, part.value, name)
         case ((cst.Tuple() | cst.List()), _):
-            if any(n.value == name for n in descendants(target, cst.Name)):
+            if name in names_in(target):
                 yield value
 
 

@@ -280,6 +280,10 @@ class Dialect(ABC):
         """The calls below a node to any of those names, in the order of the file."""
         return (c for c in descendants(node, cst.Call) if self.called(source, c) in names)
 
+    def has(self, source: Source, node: cst.CSTNode, names: Collection[str]) -> bool:
+        """Whether there is such a call."""
+        return any(True for _ in self.find(source, node, names))
+
     def reached(self, source: Source, kernel: Kernel) -> tuple[Function, ...]:
         """The kernel's function and the functions of the file that it calls, however deep."""
         called = (each for each in callees(source, kernel.function) if each is not kernel.function)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent.analysis.common.subject import NotApplicable
 
@@ -38,6 +38,16 @@ def of_each(asked: Iterable[Asked], look: Callable[[Asked], Found], otherwise: s
     if not found:
         raise all_refuse(reasons, otherwise)
     return found
+
+
+def edits_of_each(
+    asked: Iterable[Asked], look: Callable[[Asked], Mapping[Any, Any]], otherwise: str
+) -> dict[Any, Any]:
+    """The edits of each that does not refuse, as `of_each` finds them."""
+    edits: dict[Any, Any] = {}
+    for found in of_each(asked, look, otherwise):
+        edits |= found
+    return edits
 
 
 def all_refuse(reasons: Sequence[str], otherwise: str) -> NotApplicable:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.analysis.common.block_numbers import multiplied, step_of
+from agent.analysis.common.block_numbers import is_count_of_blocks, multiplied, step_of
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
 from agent.analysis.common.derived_names import derived_names
 from agent.syntax import argument, assigned, children, descendants
@@ -33,7 +33,7 @@ def _is_left_out(flow: Flow, loops: list[cst.For]) -> bool:
     covering = set(loops)
 
     def takes_one(branch: cst.CSTNode) -> bool:
-        calls = flow.dialect.find(flow.source, branch, flow.dialect.iotas)
+        calls = flow.find(branch, flow.dialect.iotas)
         return any(map(flow.carries, calls)) and not covering & {*descendants(branch, cst.For)}
 
     for choice in descendants(flow.body, cst.If):
@@ -64,7 +64,7 @@ def _asks(flow: Flow, node: cst.CSTNode, names: set[str]) -> bool:
     if isinstance(node, cst.Name):
         return node.value in names
     if isinstance(node, cst.Call):
-        called = flow.dialect.called(flow.source, node)
+        called = flow.called(node)
         if called in flow.dialect.program_ids:
             return True
         if called in flow.dialect.loads:
@@ -95,14 +95,7 @@ def _goes_over(flow: Flow, loop: cst.For) -> bool:
     step = step_of(flow, loop)
     if step is not None and flow.carries(step):
         return True
-    counting = {*flow.dialect.cdivs, *flow.dialect.shape_queries}
-    for node in _bounds(flow, loop):
-        calls = flow.dialect.find(flow.source, node, counting)
-        divisions = (d for d in descendants(node, cst.BinaryOperation)
-                     if isinstance(d.operator, cst.FloorDivide))  # fmt: skip
-        if any(flow.carries(each) for each in (*calls, *divisions)):
-            return True
-    return False
+    return any(is_count_of_blocks(flow, node) for node in _bounds(flow, loop))
 
 
 def _strides(flow: Flow, loop: cst.For) -> Iterator[cst.BaseExpression]:
@@ -110,7 +103,7 @@ def _strides(flow: Flow, loop: cst.For) -> Iterator[cst.BaseExpression]:
     if (step := step_of(flow, loop)) is not None:
         yield step
     for node in _bounds(flow, loop):
-        for call in flow.dialect.find(flow.source, node, flow.dialect.cdivs):
+        for call in flow.find(node, flow.dialect.cdivs):
             divisor = argument(call, 1, "div")
             if divisor is not None:
                 yield divisor

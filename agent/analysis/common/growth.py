@@ -307,7 +307,7 @@ class _Run:
 
     def _loaded(self, call: cst.Call, values: Values) -> Padded:
         """What a load pads with, where its tile goes along the axis."""
-        shape = self.flow.dialect.shapes.get(self.flow.dialect.called(self.flow.source, call) or "")
+        shape = self.flow.dialect.shapes.get(self.flow.called(call))
         given = shape.of(call) if shape is not None else None
         if given is not None:
             along = self.value(given, values).kind is Pad.SIZE
@@ -330,7 +330,7 @@ class _Run:
 
     def _scattered(self, call: cst.Call, bare: str, stored: Padded, values: Values) -> None:
         """Of a store at places that were loaded, padding has places, too."""
-        scatters = self.flow.dialect.called(self.flow.source, call) in self.flow.dialect.scatters
+        scatters = self.flow.called(call) in self.flow.dialect.scatters
         places = argument(call, 1, "indices")
         if not scatters or places is None or keyword(call, "mask") is not None:
             return
@@ -341,7 +341,7 @@ class _Run:
 
     def _made(self, call: cst.Call, bare: str, values: Values) -> Padded:
         """A tile out of nothing, which may be what all rounds add to."""
-        shape = self.flow.dialect.shapes[self.flow.dialect.called(self.flow.source, call) or ""]
+        shape = self.flow.dialect.shapes[self.flow.called(call)]
         given = shape.of(call)
         filling = {"zeros": 0.0, "ones": 1.0}.get(bare)
         value = argument(call, 1, "fill_value") or argument(call, 1, "value")

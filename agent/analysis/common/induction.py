@@ -8,7 +8,7 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.derived_names import reaches
-from agent.syntax import argument, assigned, descendants
+from agent.syntax import argument, assigned, assigned_each, descendants, names_in
 
 _ADVANCE = "advance"
 """Moves a pointer to a block by an offset along each axis."""
@@ -41,16 +41,9 @@ def induction_variables(flow: Flow, loop: cst.For) -> set[str]:
 
 def _written(loop: cst.For) -> Iterator[tuple[str, cst.BaseExpression]]:
     """Names and what a round assigns to them, element by element where both are tuples."""
-    for target, value in assigned(loop.body):
-        names = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
-        parts = value.elements if isinstance(value, cst.Tuple | cst.List) else ()
-        if names and len(names) == len(parts):
-            pairs = [(n.value, v.value) for n, v in zip(names, parts, strict=True)]
-        else:
-            pairs = [(target, value)]
-        for one, other in pairs:
-            for name in descendants(one, cst.Name):
-                yield name.value, other
+    for target, value in assigned_each(loop.body):
+        for name in descendants(target, cst.Name):
+            yield name.value, value
 
 
 def _shared(flow: Flow, loop: cst.For, written: list[tuple[str, cst.BaseExpression]]) -> set[str]:
@@ -78,7 +71,7 @@ def _shared(flow: Flow, loop: cst.For, written: list[tuple[str, cst.BaseExpressi
 
 def _is_same(flow: Flow, node: cst.BaseExpression, changing: set[str]) -> bool:
     """Whether a value is the same in each round, and not computed from the size."""
-    atomics = flow.dialect.find(flow.source, node, flow.dialect.stores)
+    atomics = flow.find(node, flow.dialect.stores)
     return (
         not flow.carries(node)
         and all(name.value not in changing for name in descendants(node, cst.Name))
@@ -108,7 +101,7 @@ def _added(flow: Flow, name: str, value: cst.BaseExpression) -> cst.BaseExpressi
         case cst.BinaryOperation(operator=cst.Subtract(), left=cst.Name(value=own), right=right):
             return right if own == name else None
         case cst.Call():
-            called = (flow.dialect.called(flow.source, value) or "").rpartition(".")[2]
+            called = flow.called(value).rpartition(".")[2]
             moved = argument(value, 0, "base")
             if called == _ADVANCE and isinstance(moved, cst.Name) and moved.value == name:
                 return argument(value, 1, "offsets")
@@ -127,8 +120,8 @@ def _begins_anew(flow: Flow, name: str, step: cst.CSTNode, loop: cst.For) -> boo
                 continue
             augmented = {id(each.value) for each in descendants(line, cst.AugAssign)}
             for target, value in assigned(line):
-                named = any(each.value == name for each in descendants(target, cst.Name))
-                own = any(each.value == name for each in descendants(value, cst.Name))
+                named = name in names_in(target)
+                own = name in names_in(value)
                 if named and not own and id(value) not in augmented:
                     return not reaches(name, [value], [*_written(loop)])
         if around is loop.body:

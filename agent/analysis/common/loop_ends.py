@@ -14,9 +14,10 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import SHAPING
 from agent.analysis.common.reaching_definitions import value_of
-from agent.syntax import argument, assigned, children, descendants, keyword
+from agent.syntax import argument, assigned, children, descendants, keyword, names_in
 
 Terms: TypeAlias = Mapping[tuple[str, ...], int]
 """Products of names -> how often each is in a sum."""
@@ -70,7 +71,7 @@ def _tiles_along(flow: Flow, loop: cst.For) -> Iterator[cst.Call]:
     if not isinstance(loop.target, cst.Name):
         return
     for call in descendants(loop.body, cst.Call):
-        called = flow.dialect.called(flow.source, call) or ""
+        called = flow.called(call)
         if called not in flow.dialect.indexed_loads:
             continue
         index, shape = (slot.of(call) for slot in flow.dialect.indexed_loads[called])
@@ -136,7 +137,7 @@ def _is_never_less(one: Terms, other: Terms) -> bool:
 def _alternatives_of_least(flow: Flow, node: cst.BaseExpression) -> list[cst.BaseExpression]:
     """What a mask's end is at most: each of the values that it is the least of."""
     behind = value_of(flow.source, node)
-    called = flow.dialect.called(flow.source, behind) or "" if isinstance(behind, cst.Call) else ""
+    called = flow.called(behind) if isinstance(behind, cst.Call) else ""
     if not isinstance(behind, cst.Call) or called.rpartition(".")[2] not in _LEAST:
         return []
     return [argument.value for argument in behind.args[:2]]
@@ -174,8 +175,8 @@ def _beside(flow: Flow, loop: cst.For) -> list[cst.Comparison]:
     """
     found = [c for c in descendants(loop.body, cst.Comparison) if c in _comparisons(flow, c)
              and not _is_one_of_several(flow, c)]  # fmt: skip
-    products = any(True for _ in flow.dialect.find(flow.source, loop.body, flow.dialect.dots))
-    summed = flow.dialect.find(flow.source, loop.body, flow.dialect.reductions)
+    products = flow.has(loop.body, flow.dialect.dots)
+    summed = flow.find(loop.body, flow.dialect.reductions)
     products |= any(
         isinstance(each.operator, cst.Multiply)
         for call in summed
@@ -183,7 +184,7 @@ def _beside(flow: Flow, loop: cst.For) -> list[cst.Comparison]:
     )
     if products:
         return found
-    loads = flow.dialect.find(flow.source, loop.body, flow.dialect.loads)
+    loads = flow.find(loop.body, flow.dialect.loads)
     masks = {c for load in loads for a in load.args[1:] for c in _comparisons(flow, a.value)}
     return [each for each in found if each not in masks]
 
@@ -203,7 +204,7 @@ def _blocks_of(flow: Flow, loop: cst.For) -> list[tuple[cst.BaseExpression, Term
     bounds = loop.iter
     if not isinstance(bounds, cst.Call) or not isinstance(loop.target, cst.Name):
         return []
-    if flow.dialect.called(flow.source, bounds) not in flow.dialect.ranges or not bounds.args:
+    if flow.called(bounds) not in flow.dialect.ranges or not bounds.args:
         return []
     counter: Terms = {(loop.target.value,): 1}
     iota: Terms = {(_IOTA + flow.constant,): 1}
@@ -226,7 +227,7 @@ def _divided(
     """The length and the size of `tl.cdiv(n, BLOCK)`, where that is what a loop counts up to."""
     if not isinstance(node, cst.Call):
         return None
-    if flow.dialect.called(flow.source, node) not in flow.dialect.cdivs:
+    if flow.called(node) not in flow.dialect.cdivs:
         return None
     length, size = argument(node, 0, "x"), argument(node, 1, "div")
     if length is None or size is None or not flow.carries(size) or flow.carries(length):
@@ -255,7 +256,7 @@ def _alternatives(
             if _is_switch(flow, switch):
                 return _alternatives(flow, length, seen)
     if isinstance(node, cst.Call):
-        called = (flow.dialect.called(flow.source, node) or "").rpartition(".")[2]
+        called = flow.called(node).rpartition(".")[2]
         if called in _LEAST:
             return [e for a in node.args[:2] for e in _alternatives(flow, a.value, seen)]
     return [node]
@@ -271,36 +272,26 @@ def _is_switch(flow: Flow, node: cst.BaseExpression) -> bool:
 
 def _along(flow: Flow, loop: cst.For) -> Iterator[cst.Call]:
     """The accesses of a loop's blocks, element by element."""
-    indexes: set[str] = set()
-    moving = {name.value for name in descendants(loop.target, cst.Name)}
-    moving |= {n.value for s in descendants(loop.body, cst.AugAssign)
-               for n in descendants(s.target, cst.Name)}  # fmt: skip
-    while True:
-        before = len(indexes) + len(moving)
-        for target, value in assigned(flow.body):
-            names = {name.value for name in descendants(target, cst.Name)}
-            if _counts(flow, value, indexes):
-                indexes |= names
-            if any(name.value in moving for name in descendants(value, cst.Name)):
-                moving |= names
-        if len(indexes) + len(moving) == before:
-            break
+    steps = names_in(loop.target).union(
+        *(names_in(step.target) for step in descendants(loop.body, cst.AugAssign))
+    )
+    indexes = derived_names(flow.body, lambda value, known: _counts(flow, value, known))
+    moving = derived_names(flow.body, lambda value, known: bool(names_in(value) & known), steps)
     below = {*descendants(loop.body, cst.Call)}
     for call in flow.accesses:
         if call in below and call.args:
             address = call.args[0].value
-            names = {name.value for name in descendants(address, cst.Name)}
-            if names & moving and _counts(flow, address, indexes):
+            if names_in(address) & moving and _counts(flow, address, indexes):
                 yield call
 
 
 def _counts(flow: Flow, node: cst.CSTNode, indexes: Collection[str]) -> bool:
     """Whether a value is made of the numbers of a block's elements, and loads nothing."""
-    if any(True for _ in flow.dialect.find(flow.source, node, flow.dialect.loads)):
+    if flow.has(node, flow.dialect.loads):
         return False
     return any(name.value in indexes for name in descendants(node, cst.Name)) or any(
         name.value == flow.constant
-        for call in flow.dialect.find(flow.source, node, flow.dialect.iotas)
+        for call in flow.find(node, flow.dialect.iotas)
         for name in descendants(call, cst.Name)
     )
 
@@ -324,7 +315,7 @@ def _terms(flow: Flow, node: cst.CSTNode, deep: int = 0) -> Terms:
             if isinstance(operator, cst.Multiply):
                 return _times(one, other)
         case cst.Call():
-            called = flow.dialect.called(source, node) or ""
+            called = flow.called(node)
             if called in flow.dialect.iotas:
                 given = [
                     a.value for a in node.args if not (a.keyword and a.keyword.value == "dtype")

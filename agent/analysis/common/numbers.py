@@ -27,3 +27,14 @@ def number_of(source: Source, node: cst.CSTNode) -> float | None:
         case cst.Attribute(attr=cst.Name(value="inf" | "infinity")):
             return math.inf
     return None
+
+
+def signed_integer(node: cst.BaseExpression | None) -> int | None:
+    """An integer that is written down, with its sign; None for anything else."""
+    match node:
+        case cst.Integer():
+            return node.evaluated_value
+        case cst.UnaryOperation(operator=cst.Minus(), expression=inner):
+            number = signed_integer(inner)
+            return None if number is None else -number
+    return None

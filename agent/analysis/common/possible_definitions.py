@@ -13,7 +13,7 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.reaching_definitions import Ambiguous, binds
-from agent.syntax import Source, descendants
+from agent.syntax import Source, descendants, names_in
 
 Binder: TypeAlias = cst.Assign | cst.AnnAssign | cst.AugAssign | cst.For | cst.Param
 _Found: TypeAlias = dict[Binder, None]
@@ -38,7 +38,7 @@ def possible_definitions(source: Source, name: cst.Name) -> tuple[Binder, ...]:
                     return tuple(found)
             case cst.For() if child is parent.body:
                 _around(parent, name.value, found)
-                if _targets(parent.target, name.value):
+                if name.value in names_in(parent.target):
                     found[parent] = None
                     return tuple(found)
             case cst.While() if child is not parent.orelse:
@@ -99,7 +99,7 @@ def _anything(node: cst.CSTNode, name: str, found: _Found) -> None:
             if binds(small, name):
                 found[_binder(small)] = None
     for loop in descendants(node, cst.For):
-        if _targets(loop.target, name):
+        if name in names_in(loop.target):
             found[loop] = None
     others = (cst.Try, cst.TryStar, cst.Match, cst.SimpleStatementSuite)
     for kind in others:
@@ -124,7 +124,7 @@ def _backwards(statements: Sequence[cst.CSTNode], name: str, found: _Found) -> b
                 if _of_branches(statement, name, found):
                     return True
             case cst.For() | cst.While() if statement.orelse is None:
-                if isinstance(statement, cst.For) and _targets(statement.target, name):
+                if isinstance(statement, cst.For) and name in names_in(statement.target):
                     found[statement] = None
                 _around(statement, name, found)
             case cst.BaseSmallStatement():
@@ -155,7 +155,3 @@ def _binder(statement: cst.CSTNode) -> Binder:
     if not isinstance(statement, cst.Assign | cst.AnnAssign | cst.AugAssign):
         raise Ambiguous
     return statement
-
-
-def _targets(target: cst.CSTNode, name: str) -> bool:
-    return any(each.value == name for each in descendants(target, cst.Name))

@@ -8,7 +8,7 @@ round is another value with other blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -16,11 +16,11 @@ from itertools import takewhile
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
-from agent.analysis.common.derived_names import reaches
+from agent.analysis.common.derived_names import derived_names, reaches
 from agent.analysis.common.dialect import SHAPING, callees
 from agent.analysis.common.growth import contracted
 from agent.analysis.common.reaching_definitions import definition
-from agent.syntax import assigned, children, descendants, positional
+from agent.syntax import assigned, children, descendants, names_in, positional
 
 _SCALING = (cst.Multiply, cst.MultiplyAssign, cst.Divide, cst.DivideAssign)
 _ATOMIC = {"atomic_add": "sum", "atomic_max": "max", "atomic_min": "min"}
@@ -117,13 +117,9 @@ def _is_loaded_outside(flow: Flow, reduction: cst.Call, loops: list[cst.For]) ->
         return _around(flow, node, loops) is None and not _is_instead(flow, node, loops)
 
     begin = frozenset(load for load in _loads(flow) if counts(load))
-    outside = [
-        (name.value, value)
-        for target, value in assigned(flow.body)
-        if counts(value)
-        for name in descendants(target, cst.Name)
-    ]
-    names = _computed_from(outside, begin)
+    names = derived_names(
+        flow.body, lambda value, known: counts(value) and _holds(value, begin, known)
+    )
     return any(_holds(arg, begin, names) for arg in reduction.args)
 
 
@@ -132,19 +128,12 @@ def _loads(flow: Flow) -> Iterator[cst.Call]:
     return (call for call in flow.accesses if flow.dialect.stored(flow.source, call) is None)
 
 
-def _computed_from(
-    values: Sequence[tuple[str, cst.BaseExpression]], begin: frozenset[cst.BaseExpression]
-) -> frozenset[str]:
-    """The names whose values come from some calls, of names with what they are assigned."""
-    names: frozenset[str] = frozenset()
-    while True:
-        found = {name for name, value in values if _holds(value, begin, names)}
-        if found <= names:
-            return names
-        names |= found
+def _computed_from(body: cst.CSTNode, begin: frozenset[cst.BaseExpression]) -> frozenset[str]:
+    """The names of a body whose values come from some calls."""
+    return frozenset(derived_names(body, lambda value, names: _holds(value, begin, names)))
 
 
-def _holds(node: cst.CSTNode, begin: frozenset[cst.BaseExpression], names: frozenset[str]) -> bool:
+def _holds(node: cst.CSTNode, begin: frozenset[cst.BaseExpression], names: Collection[str]) -> bool:
     """Whether a value comes from one of these calls or names."""
     if isinstance(node, cst.Name):
         return node.value in names
@@ -169,10 +158,6 @@ def _unexpanded(node: cst.BaseExpression) -> cst.BaseExpression:
     return node
 
 
-def _mentions(node: cst.CSTNode, name: str) -> bool:
-    return any(each.value == name for each in descendants(node, cst.Name))
-
-
 @dataclass(frozen=True)
 class Round:
     """One round of a loop over blocks."""
@@ -194,7 +179,7 @@ class Round:
     @cached_property
     def _reduced(self) -> frozenset[str]:
         """The names whose values come from what the round reduces."""
-        return _computed_from(self.values, self.reductions)
+        return _computed_from(self.loop.body, self.reductions)
 
     @cached_property
     def _sums(self) -> frozenset[cst.BaseExpression]:
@@ -202,7 +187,7 @@ class Round:
 
     @cached_property
     def _summed(self) -> frozenset[str]:
-        return _computed_from(self.values, self._sums)
+        return _computed_from(self.loop.body, self._sums)
 
     @cached_property
     def _loading(self) -> frozenset[cst.Call]:
@@ -212,7 +197,7 @@ class Round:
     @cached_property
     def _loaded(self) -> frozenset[str]:
         """The names whose values come from what the round loads of its block."""
-        return _computed_from(self.values, self._loading)
+        return _computed_from(self.loop.body, self._loading)
 
     @cached_property
     def kept(self) -> frozenset[str]:
@@ -275,12 +260,12 @@ class Round:
         behind = self._behind(value)
         if behind not in self.reductions or not isinstance(behind, cst.Call):
             return None
-        called = (self.flow.dialect.called(self.flow.source, behind) or "").rpartition(".")[2]
+        called = self.flow.called(behind).rpartition(".")[2]
         return called, behind
 
     def _together(self, store: cst.Call, stored: cst.BaseExpression) -> bool:
         """`atomic_add(total, i, sum(x))`: the sum over all rounds, whatever they are."""
-        called = (self.flow.dialect.called(self.flow.source, store) or "").rpartition(".")[2]
+        called = self.flow.called(store).rpartition(".")[2]
         found = self._reduction(stored)
         return (
             found is not None
@@ -324,7 +309,7 @@ class Round:
         code, values = self.flow.source.code, [positional(call)[:1] for call in (one, other)]
         if not all(values) or code(values[0][0]) != code(values[1][0]):
             return False
-        names = {name.value for name in descendants(values[0][0], cst.Name)}
+        names = names_in(values[0][0])
         return (
             all(sum(name == each for each, _ in self.values) < 2 for name in names)
             and not self._is_reduced(values[0][0])
@@ -402,7 +387,7 @@ class Round:
             return scales and not self._comes_from_block(value)
         node: cst.CSTNode = value
         while isinstance(node, cst.BinaryOperation):
-            left, right = (_mentions(side, name) for side in (node.left, node.right))
+            left, right = (name in names_in(side) for side in (node.left, node.right))
             if left == right:
                 return False
             own, other = (node.left, node.right) if left else (node.right, node.left)

@@ -22,7 +22,7 @@ from agent.analysis.common.inner_flows import inner_flows
 from agent.analysis.common.numbers import number_of
 from agent.analysis.common.reaching_definitions import traced
 from agent.analysis.common.rounds import Round, rounds_of
-from agent.syntax import argument, assigned, children, descendants, keyword, positional
+from agent.syntax import argument, assigned, children, descendants, keyword, names_in, positional
 
 _MAXIMA = frozenset({"max", "maximum"})
 _EXPONENTIALS = frozenset({"exp", "exp2"})
@@ -135,7 +135,7 @@ class _Softmax:
         )
 
     def _is_tested(self, exponential: cst.Call) -> bool:
-        names = {name.value for name in descendants(exponential, cst.Name)}
+        names = names_in(exponential)
         chosen = [value for name, value in self.round.values if name in names]
         around = (
             a for a in self.flow.source.ancestors(exponential) if isinstance(a, cst.Call | cst.If)
@@ -152,7 +152,7 @@ class _Softmax:
         return self.hidden or any(self._exposes(tile, ()) for tile in self.tiles)
 
     def _called(self, call: cst.Call) -> str:
-        called = self.flow.dialect.called(self.flow.source, call) or ""
+        called = self.flow.called(call)
         if not called and isinstance(call.func, cst.Attribute):
             called = call.func.attr.value
         return called.rpartition(".")[2]
@@ -167,7 +167,7 @@ class _Softmax:
 
     def _is_reduction(self, call: cst.Call) -> bool:
         """Not `max(one, other)` of Python."""
-        called = self.flow.dialect.called(self.flow.source, call)
+        called = self.flow.called(call)
         return called in self.flow.dialect.reductions or isinstance(call.func, cst.Attribute)
 
     def _reduces(self, call: cst.Call) -> cst.BaseExpression | None:
@@ -244,7 +244,7 @@ class _Softmax:
             case cst.BinaryOperation(operator=cst.MatrixMultiply()):
                 return False
             case cst.Call():
-                called = self.flow.dialect.called(self.flow.source, node) or ""
+                called = self.flow.called(node)
                 if called in self.flow.dialect.loads:
                     return True
                 if called in self.flow.dialect.dots or called.endswith(".sum"):
@@ -312,9 +312,9 @@ class _Softmax:
 
     def _counts(self, node: cst.CSTNode, deep: int) -> bool:
         """Whether a value differs along a row: by the number of an element, or as it was loaded."""
-        counters = {name.value for name in descendants(self.round.loop.target, cst.Name)}
+        counters = names_in(self.round.loop.target)
         for call in descendants(node, cst.Call):
-            if self.flow.dialect.called(self.flow.source, call) in self.flow.dialect.loads:
+            if self.flow.called(call) in self.flow.dialect.loads:
                 return True
         return any(
             name.value in counters
@@ -338,7 +338,7 @@ class _Softmax:
         same; None where nobody can tell."""
         if not self._counts(node, deep):
             return 0
-        counters = {name.value for name in descendants(self.round.loop.target, cst.Name)}
+        counters = names_in(self.round.loop.target)
         match node:
             case cst.Name(value=name) if name in counters:
                 falls = any(isinstance(each, cst.UnaryOperation) for each in self._bounds[2:])

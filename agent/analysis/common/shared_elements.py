@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
-from agent.syntax import argument, assigned, descendants
+from agent.syntax import argument, assigned, descendants, names_in
 
 
 def element_for_a_block(flow: Flow) -> cst.Call | None:
@@ -27,7 +27,7 @@ def element_for_a_block(flow: Flow) -> cst.Call | None:
     tiles: set[str] = set()
     for target, value in assigned(flow.body):
         calls = descendants(value, cst.Call)
-        if any(flow.dialect.called(flow.source, call) in counting for call in calls):
+        if any(flow.called(call) in counting for call in calls):
             tiles.update(name.value for name in descendants(target, cst.Name))
 
     def is_element(node: cst.CSTNode) -> bool:
@@ -44,15 +44,15 @@ def element_for_a_block(flow: Flow) -> cst.Call | None:
     for target, value in assigned(flow.body):
         if isinstance(target, cst.Name) and target.value not in tiles and is_element(value):
             names.add(target.value)
-    for call in flow.dialect.find(flow.source, flow.body, flow.dialect.loads):
+    for call in flow.find(flow.body, flow.dialect.loads):
         for division in _divisions(flow, call):
-            mentioned = {name.value for name in descendants(division.left, cst.Name)}
+            mentioned = names_in(division.left)
             calls = descendants(division.left, cst.Call)
             if (
                 is_element(division.left)
                 and not flow.carries(division.right)
                 and not mentioned & tiles
-                and not any(flow.dialect.called(flow.source, c) in counting for c in calls)
+                and not any(flow.called(c) in counting for c in calls)
             ):
                 return call
     return None

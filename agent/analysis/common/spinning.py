@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from agent.syntax import assigned, descendants
+from agent.syntax import assigned, descendants, names_in
 
 
 def deciding_calls(loop: cst.While) -> list[cst.Call]:
@@ -12,10 +12,8 @@ def deciding_calls(loop: cst.While) -> list[cst.Call]:
     behind: list[cst.CSTNode] = [loop.test, *(i.test for i in descendants(loop.body, cst.If))]
     changes = list(assigned(loop.body))
     for node in behind:  # it grows
-        names = {n.value for n in descendants(node, cst.Name)}
+        names = names_in(node)
         behind += [
-            value
-            for target, value in changes
-            if value not in behind and {n.value for n in descendants(target, cst.Name)} & names
+            value for target, value in changes if value not in behind and names_in(target) & names
         ]
     return [call for node in behind for call in descendants(node, cst.Call)]

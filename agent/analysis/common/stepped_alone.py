@@ -51,7 +51,7 @@ def _counter(flow: Flow, loop: cst.For) -> str | None:
     """
     if not isinstance(loop.iter, cst.Call) or not isinstance(loop.target, cst.Name):
         return None
-    if flow.dialect.called(flow.source, loop.iter) not in flow.dialect.ranges:
+    if flow.called(loop.iter) not in flow.dialect.ranges:
         return None
     given = positional(loop.iter)
     if len(given) != len([a for a in loop.iter.args if not a.keyword]):
@@ -69,7 +69,7 @@ def _counts(flow: Flow, count: cst.BaseExpression) -> bool:
     """Whether it is `tl.cdiv(n, BLOCK)`."""
     if not isinstance(count, cst.Call):
         return False
-    if flow.dialect.called(flow.source, count) not in flow.dialect.cdivs or len(count.args) != 2:
+    if flow.called(count) not in flow.dialect.cdivs or len(count.args) != 2:
         return False
     of, by = (arg.value for arg in count.args)
     return flow.source.code(by) == flow.constant and not _reaches(flow, of)
@@ -78,7 +78,7 @@ def _counts(flow: Flow, count: cst.BaseExpression) -> bool:
 def _reaches(flow: Flow, bound: cst.BaseExpression) -> bool:
     """Whether a bound is computed from the size, or from how many programs there are."""
     behind = value_of(flow.source, bound)
-    counts = flow.dialect.find(flow.source, behind, flow.dialect.program_counts)
+    counts = flow.find(behind, flow.dialect.program_counts)
     return bool(names_in(behind) & flow.names) or any(True for _ in counts)
 
 
@@ -87,7 +87,7 @@ def _places(flow: Flow, value: cst.BaseExpression, names: set[str]) -> bool:
     if isinstance(value, cst.Name):
         return value.value in names
     if isinstance(value, cst.Call):
-        called = flow.dialect.called(flow.source, value) or ""
+        called = flow.called(value)
         if called in flow.dialect.iotas:
             return flow.constant in names_in(value)
         stopping = (*flow.dialect.loads, *flow.dialect.dots, *flow.dialect.reductions)
@@ -100,7 +100,7 @@ def _outside(flow: Flow, stepping: dict[cst.For, str], places: set[str]) -> Iter
     """Loads and stores at element numbers of a block where no loop steps by it."""
     source = flow.source
     accesses = (*flow.dialect.loads, *flow.dialect.stores)
-    for call in flow.dialect.find(source, flow.body, accesses):
+    for call in flow.find(flow.body, accesses):
         at_block = any(_places(flow, arg.value, places) for arg in call.args)
         if at_block and stepping.keys().isdisjoint(source.ancestors(call)):
             yield f"line {source.line(call)} takes a block of it outside of a loop over them"
@@ -160,7 +160,7 @@ def _by_round(
 
 def _is_once(flow: Flow, call: cst.Call) -> bool:
     """Whether a call adds to memory, or draws numbers."""
-    called = flow.dialect.called(flow.source, call) or ""
+    called = flow.called(call)
     last = called.rpartition(".")[2]
     return last.startswith(("atomic", "rand", "philox")) and flow.dialect.owns(called)
 
@@ -183,7 +183,7 @@ def _begins(loop: cst.For, name: str) -> bool:
 
 def _loads(flow: Flow, node: cst.BaseExpression) -> bool:
     found = (*flow.dialect.loads, *flow.dialect.dots)
-    return any(True for _ in flow.dialect.find(flow.source, node, found))
+    return flow.has(node, found)
 
 
 def _factors(flow: Flow, counters: set[str]) -> Iterator[str]:

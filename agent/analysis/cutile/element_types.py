@@ -9,8 +9,10 @@ what they are handed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
+from typing import ClassVar
 
 import libcst as cst
 
@@ -41,8 +43,14 @@ METHODS = ("permute", "reshape", "transpose")
 ARITHMETIC = (cst.Add, cst.Divide, cst.Multiply, cst.Power, cst.Subtract)
 
 
-class ElementTypes:
-    """What the text of one function tells of its local tiles."""
+class TypesOfFunction(ABC):
+    """Something that holds, or does not, of the types of the tiles of one function.
+
+    It is followed to the helpers of the file that the function calls, and to what calls it.
+    """
+
+    in_circles: ClassVar[bool]
+    """What is answered where the answer hangs on itself."""
 
     def __init__(
         self, source: Source, function: Function, waiting: frozenset[str] = frozenset()
@@ -52,14 +60,49 @@ class ElementTypes:
         Args:
             source: of the file.
             function: which one.
-            waiting: parameters and results of helpers that are being asked about: what hangs on
-                itself is not certain.
+            waiting: parameters and results of helpers that are being asked about.
         """
         self._source = source
         self._function = function
         self._waiting = waiting
-        self._body = function.node.body
         self._is_kernel = source.decorator(function, CUTILE.decorator) is not None
+
+    @abstractmethod
+    def holds(self, expression: cst.BaseExpression) -> bool:
+        """Whether it holds of an expression of the function."""
+
+    def _in(self, function: Function, expression: cst.BaseExpression, key: str) -> bool:
+        """Whether it holds of an expression of another function, on which `key` hangs."""
+        if key in self._waiting:
+            return self.in_circles
+        return type(self)(self._source, function, self._waiting | {key}).holds(expression)
+
+    def _handed(self, parameter: str) -> list[bool | None] | None:
+        """Whether it holds of what each call gives for a parameter, None where that is not shown.
+
+        None as a whole where the function is mentioned otherwise than to be called.
+        """
+        names = [p.name.value for p in self._function.parameters]
+        found: list[bool | None] = []
+        for mention in self._source.mentions(self._function):
+            call = next(self._source.ancestors(mention), None)
+            caller = self._source.enclosing(mention)
+            if not isinstance(call, cst.Call) or call.func is not mention or caller is None:
+                return None
+            given = argument(call, names.index(parameter), parameter)
+            key = f"{self._function.name}({parameter})"
+            found.append(None if given is None else self._in(caller, given, key))
+        return found
+
+
+class ElementTypes(TypesOfFunction):
+    """What the text of one function tells of its local tiles."""
+
+    in_circles = False
+
+    def holds(self, expression: cst.BaseExpression) -> bool:
+        """Whether an expression is a float32 tile for certain."""
+        return self.is_float32(expression)
 
     def is_float32(self, expression: cst.BaseExpression) -> bool:
         """Whether an expression is a float32 tile whatever the kernel is launched with.
@@ -100,11 +143,11 @@ class ElementTypes:
     def _values(self) -> Mapping[str, tuple[cst.BaseExpression | None, ...]]:
         """Local name -> all it is assigned; None stands for what is not a plain value."""
         found: dict[str, list[cst.BaseExpression | None]] = {}
-        for target, value in assigned(self._body):
+        for target, value in assigned(self._function.node.body):
             plain = isinstance(target, cst.Name)
             for name in descendants(target, cst.Name):
                 found.setdefault(name.value, []).append(value if plain else None)
-        for loop in descendants(self._body, cst.For):
+        for loop in descendants(self._function.node.body, cst.For):
             for name in descendants(loop.target, cst.Name):
                 found[name.value] = [None]
         return {name: tuple(values) for name, values in found.items()}
@@ -172,19 +215,8 @@ class ElementTypes:
         """Whether it is a parameter of a helper that only this file calls, float32 each time."""
         if self._is_kernel or not self._function.name.startswith("_"):
             return False
-        key = f"{self._function.name}({parameter})"
-        mentions = self._source.mentions(self._function)
-        return bool(mentions) and all(self._is_given(m, parameter, key) for m in mentions)
-
-    def _is_given(self, mention: cst.Name, parameter: str, key: str) -> bool:
-        """Whether a mention of the function is a call with a float32 tile for the parameter."""
-        call = next(self._source.ancestors(mention), None)
-        caller = self._source.enclosing(mention)
-        if not isinstance(call, cst.Call) or call.func is not mention or caller is None:
-            return False
-        names = [p.name.value for p in self._function.parameters]
-        given = argument(call, names.index(parameter), parameter)
-        return given is not None and self._in(caller, given, key)
+        handed = self._handed(parameter)
+        return bool(handed) and all(handed or ())
 
     def _returns_float32(self, function: Function) -> bool:
         """Whether a helper gives a float32 tile wherever it returns."""
@@ -196,13 +228,6 @@ class ElementTypes:
         return bool(returned) and all(
             value is not None and self._in(function, value, function.name) for value in returned
         )
-
-    def _in(self, function: Function, expression: cst.BaseExpression, key: str) -> bool:
-        """Whether an expression of another function is float32, on which `key` hangs."""
-        if key in self._waiting:
-            return False
-        types = ElementTypes(self._source, function, self._waiting | {key})
-        return types.is_float32(expression)
 
     def _names_float32(self, dtype: cst.BaseExpression | None) -> bool:
         return dtype is not None and self._source.name(dtype) == FLOAT32

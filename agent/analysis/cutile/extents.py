@@ -12,6 +12,7 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.numbers import signed_integer
 from agent.analysis.common.reaching_definitions import Definition, definition, traced
 from agent.analysis.common.resized import resized
 from agent.analysis.common.sizes import (
@@ -175,7 +176,7 @@ class Sizes:
         sizes = [self.size(v, deep + 1) for v in values]
         if ZERO in sizes:
             return None  # `out=` gives it another shape
-        dims = [Size(f"{base}.shape[{i}]") if _integer(v) == -1 else size
+        dims = [Size(f"{base}.shape[{i}]") if signed_integer(v) == -1 else size
                 for i, (v, size) in enumerate(zip(values, sizes, strict=True))]  # fmt: skip
         return ArrayShape(base, tuple(dims)) if values else None
 
@@ -329,7 +330,7 @@ class Sizes:
             return self._numel(self.tensor(call.func.value, deep + 1))
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "size":
             axis = values[0] if values else None
-            index = _integer(axis) if axis is not None else None
+            index = signed_integer(axis) if axis is not None else None
             if index is not None:
                 return self.extent(call.func.value, index, deep + 1)
         return self._unknown(call)
@@ -372,16 +373,7 @@ def _shape_owner(expression: cst.BaseExpression) -> cst.BaseExpression | None:
 
 def _axis(subscript: cst.Subscript) -> int | None:
     if len(subscript.slice) == 1 and isinstance(subscript.slice[0].slice, cst.Index):
-        return _integer(subscript.slice[0].slice.value)
-    return None
-
-
-def _integer(expression: cst.BaseExpression) -> int | None:
-    if isinstance(expression, cst.Integer):
-        return expression.evaluated_value
-    if isinstance(expression, cst.UnaryOperation) and isinstance(expression.operator, cst.Minus):
-        inner = _integer(expression.expression)
-        return None if inner is None else -inner
+        return signed_integer(subscript.slice[0].slice.value)
     return None
 
 

@@ -14,31 +14,22 @@ import libcst as cst
 
 from agent.analysis.common.reaching_definitions import definition
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.analysis.cutile.element_types import MADE, METHODS
-from agent.syntax import Function, Source, argument, assigned, descendants
+from agent.analysis.cutile.element_types import MADE, METHODS, TypesOfFunction
+from agent.syntax import argument, assigned, descendants
 
 FLOAT64 = f"{CT}float64"
 TYPED = {**MADE, f"{CT}astype": 1, f"{CT}arange": 1}
 """What gives a tile the type that it names -> the position of that."""
 
 
-class MaybeFloat64:
+class MaybeFloat64(TypesOfFunction):
     """What the text of one function tells of tiles that may be float64."""
 
-    def __init__(
-        self, source: Source, function: Function, waiting: frozenset[str] = frozenset()
-    ) -> None:
-        """Of a kernel, or of a helper that a kernel calls.
+    in_circles = True
 
-        Args:
-            source: of the file.
-            function: which one.
-            waiting: parameters and results of helpers that are being asked about.
-        """
-        self._source = source
-        self._function = function
-        self._waiting = waiting
-        self._is_kernel = source.decorator(function, CUTILE.decorator) is not None
+    def holds(self, expression: cst.BaseExpression) -> bool:
+        """Whether an expression is certainly no float64 tile."""
+        return self.is_narrow(expression)
 
     def names(self, expression: cst.BaseExpression) -> tuple[str, ...] | None:
         """The names in an expression that may hold float64 tiles; None where others may.
@@ -116,23 +107,8 @@ class MaybeFloat64:
 
     def _is_handed_narrow(self, parameter: str) -> bool:
         """Whether a helper is handed no float64 tile for a parameter by this file."""
-        names = [p.name.value for p in self._function.parameters]
-        for mention in self._source.mentions(self._function):
-            call, caller = next(self._source.ancestors(mention)), self._source.enclosing(mention)
-            if not isinstance(call, cst.Call) or call.func is not mention or caller is None:
-                return False
-            given = argument(call, names.index(parameter), parameter)
-            key = f"{self._function.name}({parameter})"
-            if given is not None and not self._in(caller, given, key):
-                return False
-        return True
-
-    def _in(self, function: Function, expression: cst.BaseExpression, key: str) -> bool:
-        """Whether an expression of another function is narrow, on which `key` hangs."""
-        waiting = self._waiting | {key}
-        return key in self._waiting or MaybeFloat64(self._source, function, waiting).is_narrow(
-            expression
-        )
+        handed = self._handed(parameter)
+        return handed is not None and False not in handed
 
     def _names_narrow(self, dtype: cst.BaseExpression | None) -> bool:
         named = self._source.name(dtype) if dtype is not None else None

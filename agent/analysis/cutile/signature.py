@@ -18,7 +18,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.cutile import host
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.uses import Uses
-from agent.syntax import Source, Untraceable, descendants
+from agent.syntax import Source, Untraceable, names_in
 
 ROW, EDGE, SQUARE, COUNT = 1024, 4, 64, 8
 """Sizes that the source does not tell: a tile's last dimension, its other ones, any dimension of a
@@ -293,9 +293,9 @@ def _constant(source: Source, kernel: Kernel, uses: Uses, node: cst.Param) -> Pa
 
 def _guess(source: Source, uses: Uses, node: cst.Param) -> tuple[host.Value, str]:
     annotation = node.annotation.annotation if node.annotation else None
-    inner = {n.value for n in descendants(annotation, cst.Name)} if annotation else set()
+    inner = names_in(annotation) if annotation else set()
     alias = source.resolve(annotation) if annotation is not None else None
-    inner |= {n.value for n in descendants(alias, cst.Name)} if alias is not None else set()
+    inner |= names_in(alias) if alias is not None else set()
     if "bool" in inner:
         return False, "assumed"
     if "float" in inner:

@@ -15,7 +15,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.host import HostView
-from agent.syntax import Source, assigned, descendants, keyword
+from agent.syntax import Source, assigned, descendants, keyword, names_in
 
 LIKE = ("empty", "full", "ones", "rand", "randint", "randn", "zeros")
 ALLOCATING = frozenset(
@@ -136,7 +136,7 @@ def _names_of(launch: Launch, new: cst.Call) -> set[str]:
 
 def _made_of(launch: Launch, value: cst.BaseExpression) -> set[str]:
     """The names that an argument may be computed from, whatever the order of the lines."""
-    names = {name.value for name in descendants(value, cst.Name)}
+    names = names_in(value)
     while True:
         more = {
             name.value

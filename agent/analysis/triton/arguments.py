@@ -165,7 +165,7 @@ def _multiplied(kernel: Kernel) -> set[str]:
 
 
 def _is_index(source: Source, node: cst.CSTNode, names: set[str]) -> bool:
-    if any(True for _ in TRITON.find(source, node, (*TRITON.loads, *RANDOM))):
+    if TRITON.has(source, node, (*TRITON.loads, *RANDOM)):
         return False
     counting = {*TRITON.iotas, *TRITON.program_ids}
-    return bool(names_in(node) & names) or any(True for _ in TRITON.find(source, node, counting))
+    return bool(names_in(node) & names) or TRITON.has(source, node, counting)

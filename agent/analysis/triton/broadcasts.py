@@ -18,7 +18,7 @@ from agent.analysis.common.reaching_definitions import (
     definition,
     value_of,
 )
-from agent.syntax import Source, Untraceable, argument, descendants
+from agent.syntax import Source, Untraceable, argument, descendants, names_in
 
 TL = "triton.language."
 Shape: TypeAlias = tuple[str | None, ...]
@@ -179,7 +179,7 @@ class _Shapes:
 
 
 def _names(extent: str) -> set[str]:
-    return {name.value for name in descendants(cst.parse_expression(extent), cst.Name)}
+    return names_in(cst.parse_expression(extent))
 
 
 def _is_one(source: Source, kernel: Kernel, extent: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS
-from agent.syntax import Source, argument, assigned, descendants, integer_of, positional
+from agent.syntax import Source, argument, assigned, descendants, integer_of, names_in, positional
 
 OPTIONS = {"num_warps": (1, DEFAULT_WARPS), "num_stages": (2, DEFAULT_STAGES)}
 """Option -> its place among what `triton.Config` takes, and what it is by default."""
@@ -119,7 +119,7 @@ def _has_all(source: Source, listed: cst.BaseExpression, option: str, value: int
             number = _number(source, made, option)
             if number is None or isinstance(number, int):
                 return number == value
-            names = {name.value for name in descendants(number, cst.Name)}
+            names = names_in(number)
             tried = _tried(source, listed, loop, names.pop()) if len(names) == 1 else ()
             return value in {_computed(number, each) for each in tried}
     return False

@@ -216,7 +216,7 @@ def _has_planes(source: Source, kernel: Kernel) -> bool:
         isinstance(element.slice, cst.Index) and source.code(element.slice.value) == "None"
         for subscript in descendants(body, cst.Subscript)
         for element in subscript.slice
-    ) or any(True for _ in TRITON.find(source, body, TURNING))
+    ) or TRITON.has(source, body, TURNING)
 
 
 def _nested(source: Source, kernel: Kernel, axes: Sequence[ConfigAxis]) -> set[tuple[str, str]]:

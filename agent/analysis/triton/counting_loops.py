@@ -70,7 +70,7 @@ def over_programs(source: Source, kernel: Kernel) -> cst.For | None:
     numbers = list(TRITON.find(source, body, (PROGRAM_ID,)))
     one_axis = len({source.code(call.args[0].value) for call in numbers if call.args}) == 1
     for loop in descendants(body, cst.For):
-        if any(True for _ in TRITON.find(source, loop.iter, (NUM_PROGRAMS,))):
+        if TRITON.has(source, loop.iter, (NUM_PROGRAMS,)):
             return loop
         if not (isinstance(loop.iter, cst.Call) and source.name(loop.iter.func) in RANGES):
             continue

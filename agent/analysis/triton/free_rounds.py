@@ -17,7 +17,7 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.counting_loops import Counting, names_bound_in, read
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.round_memory import LOAD, STORE, check_memory
-from agent.syntax import Source, descendants
+from agent.syntax import Source, descendants, names_in
 
 MEMORY = frozenset({LOAD, STORE})
 PURE = frozenset(
@@ -54,7 +54,7 @@ def check_free(source: Source, kernel: Kernel, counted: Counting) -> None:
                 f"`{source.code(call.func)}` at line {source.line(call)} may do more"
             )
     names = names_bound_in(loop.body)
-    bounds = {name.value for name in descendants(loop.iter, cst.Name)}
+    bounds = names_in(loop.iter)
     if counted.name in names or bounds & (names | {counted.name}):
         raise NotApplicable(f"the loop at line {line} changes how far it goes")
     _HandedOn(source, loop, names | {counted.name}).check()
@@ -133,7 +133,7 @@ class _HandedOn:
             rest = self._branches(line.orelse, rest, dict(under))
         elif line.orelse is not None:
             rest = self._block(line.orelse.body.body, rest, dict(under))
-        if not self.names & {n.value for n in descendants(line.test, cst.Name)}:
+        if not self.names & names_in(line.test):
             under[code] = under.get(code, set()) | first
             under[negated] = under.get(negated, set()) | rest
         return first & rest

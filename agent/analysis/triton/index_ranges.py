@@ -56,7 +56,7 @@ def may_be_negative(
             return any(asked(element.value) for element in behind.elements)
         case cst.BinaryOperation(left=left, operator=cst.Subtract()):
             counts = (*TRITON.cdivs, NUM_PROGRAMS)  # of which a program's number is taken
-            return not any(True for _ in TRITON.find(source, left, counts))
+            return not TRITON.has(source, left, counts)
         case cst.BinaryOperation(left=left, operator=cst.FloorDivide() | cst.Modulo()):
             return asked(left)
         case cst.BinaryOperation(left=left, operator=cst.Multiply(), right=right):

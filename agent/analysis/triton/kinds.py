@@ -38,7 +38,7 @@ from agent.analysis.triton.operations import (
 )
 from agent.analysis.triton.wrapped import decorated
 from agent.errors import UsageError
-from agent.syntax import Function, Source, argument, descendants
+from agent.syntax import Function, Source, argument, descendants, names_in
 
 RESHAPED = frozenset(
     ("to", "cast", "reshape", "view", "ravel", "trans", "permute", "broadcast_to", "expand_dims")
@@ -296,7 +296,7 @@ class _KindQuestions:
             loops: list[cst.For | cst.While] = [*descendants(function.node.body, cst.For)]
             loops += descendants(function.node.body, cst.While)
             for name, value in (carried for loop in loops for carried in _carried(loop)):
-                if _mentions(value, name) and not self._accumulates(name, value):
+                if name in names_in(value) and not self._accumulates(name, value):
                     continue
                 behind = self.operations.behind(function, value)
                 if value in stored and self._calls(behind, LOADS):
@@ -318,8 +318,8 @@ class _KindQuestions:
             case cst.Attribute() | cst.Subscript():
                 condition, parts = None, [value.value]
             case _:
-                return _mentions(value, name)
-        return (condition is not None and _mentions(condition, name)) or any(
+                return name in names_in(value)
+        return (condition is not None and name in names_in(condition)) or any(
             self._accumulates(name, part) for part in parts if part is not None
         )
 
@@ -358,10 +358,6 @@ class _KindQuestions:
         return f"line {self.source.line(node)}: {text}: `{shown}`"
 
 
-def _mentions(node: cst.CSTNode, name: str) -> bool:
-    return any(found.value == name for found in descendants(node, cst.Name))
-
-
 def _carried(loop: cst.For | cst.While) -> list[tuple[str, cst.BaseExpression]]:
     """What a loop makes of names of its own, or adds to them: `top = tl.maximum(top, x)`,
     `total += x`."""
@@ -373,7 +369,7 @@ def _carried(loop: cst.For | cst.While) -> list[tuple[str, cst.BaseExpression]]:
     ]
     for assign in descendants(loop.body, cst.Assign):
         for target in (t.target for t in assign.targets if isinstance(t.target, cst.Name)):
-            if _mentions(assign.value, target.value):
+            if target.value in names_in(assign.value):
                 found.append((target.value, assign.value))
             else:
                 plain.add(target.value)

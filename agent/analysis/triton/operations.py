@@ -10,7 +10,8 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import THROUGH_DESCRIPTOR, TRITON
-from agent.syntax import Function, Source, argument, assigned, children, descendants, positional
+from agent.analysis.triton.pointers import leftmost
+from agent.syntax import Function, Source, argument, assigned, children, descendants
 
 REDUCTIONS = frozenset(
     ("sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce", "reduce_or", "softmax")
@@ -281,7 +282,8 @@ class Operations:
         todo: list[Place] = [(function, address)]
         while todo:
             inside, node = todo.pop()
-            node = self._leftmost(node)
+            if isinstance(node, cst.BaseExpression):
+                node = leftmost(self.source, node)
             if not isinstance(node, cst.Name) or (inside.name, node.value) in seen:
                 continue
             seen.add((inside.name, node.value))
@@ -298,22 +300,6 @@ class Operations:
         """Whether it is what an address is advanced by: `p += value` begins where `p` does."""
         around = next(iter(self.source.ancestors(value)), None)
         return isinstance(around, cst.AugAssign) and around.value is value
-
-    def _leftmost(self, node: cst.CSTNode) -> cst.CSTNode:
-        while True:
-            if isinstance(node, cst.BinaryOperation):
-                node = node.left
-            elif isinstance(node, cst.Call):
-                own = TRITON.owns(self.source.name(node.func))
-                first = positional(node)[:1] or tuple(a.value for a in node.args[:1])
-                if own and first:
-                    node = first[0]
-                elif isinstance(node.func, cst.Attribute) and not own:
-                    node = node.func.value
-                else:
-                    return node
-            else:
-                return node
 
 
 def _returned(function: Function) -> list[cst.BaseExpression]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -113,12 +112,3 @@ def one_block(source: Source, kernel: Kernel) -> str:
         listed = ", ".join(sorted(found))
         raise NotApplicable(f"{kernel.name} has no one block: {listed}")
     return found.pop()
-
-
-def unused(kernel: Kernel, wanted: str, taken: Iterable[str] = ()) -> str:
-    """A name like the wanted one that the kernel does not use."""
-    used = {n.value for n in descendants(kernel.function.node, cst.Name)} | set(taken)
-    number, name = 2, wanted
-    while name in used:
-        name, number = f"{wanted}_{number}", number + 1
-    return name

@@ -7,12 +7,14 @@ run along dimension 0. That says where a reduction runs as long as nothing turns
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import Dialect
-from agent.syntax import Source, argument, assigned, children, descendants
+from agent.analysis.common.numbers import signed_integer
+from agent.syntax import Source, argument, children, descendants
 
 TL = "triton.language."
 TURNING = frozenset(
@@ -93,11 +95,8 @@ def expanded_axis(subscript: cst.Subscript) -> int | None:
 
 def _axis(reduction: cst.Call) -> int | None:
     """Of two dimensions."""
-    axis = argument(reduction, 1, "axis")
-    if isinstance(axis, cst.UnaryOperation) and isinstance(axis.operator, cst.Minus):
-        last = isinstance(axis.expression, cst.Integer) and axis.expression.evaluated_value == 1
-        return 1 if last else None
-    return axis.evaluated_value if isinstance(axis, cst.Integer) else None
+    axis = signed_integer(argument(reduction, 1, "axis"))
+    return 1 if axis == -1 else axis
 
 
 def _plain(dialect: Dialect, source: Source, body: cst.BaseSuite) -> bool:
@@ -123,17 +122,8 @@ class _Flat:
     @classmethod
     def of(cls, body: cst.BaseSuite, begins: Begins) -> _Flat:
         """Those of a kernel, by the names that hold them."""
-        found = cls(begins)
-        while True:
-            names = found.names.union(
-                name.value
-                for target, value in assigned(body)
-                if found.holds(value)
-                for name in descendants(target, cst.Name)
-            )
-            if names == found.names:
-                return found
-            found = replace(found, names=names)
+        names = derived_names(body, lambda value, known: cls(begins, frozenset(known)).holds(value))
+        return cls(begins, frozenset(names))
 
     def holds(self, node: cst.CSTNode) -> bool:
         """Whether a value may still be one of these, not laid along one of two dimensions."""

@@ -19,7 +19,7 @@ from agent.analysis.triton.counting_loops import Counting, depends
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar, span_of
 from agent.analysis.triton.pointers import leftmost
-from agent.syntax import Source, argument, assigned, descendants
+from agent.syntax import Source, argument, assigned, descendants, names_in
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
 
@@ -161,17 +161,13 @@ def _terms(
 ) -> Iterable[cst.BaseExpression]:
     """What an address adds up; a run of elements stays whole, without the base."""
     span = span_of(source, expression)
-    if span is None or any(_mentions(value_of(source, start), base) for start in span.starts):
+    if span is None or any(base in names_in(value_of(source, start)) for start in span.starts):
         behind = value_of(source, expression)
         if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Add):
             yield from _terms(source, base, behind.left)
             yield from _terms(source, base, behind.right)
             return
     yield expression
-
-
-def _mentions(expression: cst.CSTNode, name: str) -> bool:
-    return any(each.value == name for each in descendants(expression, cst.Name))
 
 
 def _block_of(source: Source, counted: Counting, term: cst.BaseExpression) -> str | None:

@@ -49,9 +49,7 @@ def _axes(
         return frozenset().union(*(_axes(source, kernel, part, seen) for part in parts))
 
     behind = value_of(source, value)
-    if is_scalar(source, behind) and not any(
-        True for _ in TRITON.find(source, behind, (*TRITON.dots, *UNFOLLOWED))
-    ):
+    if is_scalar(source, behind) and not TRITON.has(source, behind, (*TRITON.dots, *UNFOLLOWED)):
         return frozenset()
     match behind:
         case cst.Name(value=name):

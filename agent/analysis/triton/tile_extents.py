@@ -58,7 +58,7 @@ def _indices(source: Source, kernel: Kernel, constant: str) -> set[str]:
 
     def holds(value: cst.BaseExpression, names: set[str]) -> bool:
         counts = _counts(source, value, constant) or not names_in(value).isdisjoint(names)
-        return counts and not any(True for _ in TRITON.find(source, value, TRITON.loads))
+        return counts and not TRITON.has(source, value, TRITON.loads)
 
     return derived_names(kernel.function.node.body, holds)
 

@@ -25,7 +25,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar, is_wide, may_be_negative, span_of
 from agent.analysis.triton.reduced_axes import expanded_axis
 from agent.analysis.triton.spans import Span, holds_at
-from agent.syntax import Source, argument, assigned, descendants
+from agent.syntax import Source, argument, assigned, descendants, names_in
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
 NO_TILE = "is no tile of two dimensions"
@@ -178,7 +178,7 @@ class _TileReader:
         """The terms of a sum, and of the sums that names in it stand for."""
         if isinstance(node, cst.Name) and span_of(self.source, node) is None:
             behind = value_of(self.source, node)
-            if _is_sum(behind) and not _mentions(behind, node.value):
+            if _is_sum(behind) and node.value not in names_in(behind):
                 node = behind
         if isinstance(node, cst.BinaryOperation) and _is_sum(node):
             yield from self._flattened(node.left)
@@ -188,9 +188,7 @@ class _TileReader:
 
     def _is_offset(self, term: cst.BaseExpression) -> bool:
         """Whether a term is a number that may be computed once more: nothing is loaded for it."""
-        return is_scalar(self.source, term) and not any(
-            True for _ in TRITON.find(self.source, term, TRITON.loads)
-        )
+        return is_scalar(self.source, term) and not TRITON.has(self.source, term, TRITON.loads)
 
     def _moved(self, term: cst.BaseExpression) -> tuple[str, tuple[cst.BaseExpression, ...]] | None:
         """The parameter that a name is, and what has been added to it: `x += row * stride`."""
@@ -368,10 +366,6 @@ class _TileReader:
 
 def _is_sum(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add)
-
-
-def _mentions(node: cst.CSTNode, name: str) -> bool:
-    return any(n.value == name for n in descendants(node, cst.Name))
 
 
 def _factors(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -18,7 +18,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import definition
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView
-from agent.syntax import Source, Untraceable, assigned, descendants, positional
+from agent.syntax import Source, Untraceable, assigned, descendants, names_in, positional
 
 DIVIDING = cst.FloorDivide | cst.Modulo
 ASSIGNING = cst.FloorDivideAssign | cst.ModuloAssign
@@ -84,7 +84,7 @@ def wrapped(
     operands = _Operands(source, kernel, loop, positive=False)
     largest = max((abs(c) for each in counts for c in each), default=0)
     for operation in descendants(loop.body, cst.BinaryOperation):
-        names = {name.value for name in descendants(operation, cst.Name)}
+        names = names_in(operation)
         if (
             isinstance(operation.operator, WRAPPING)
             and names & own
@@ -137,7 +137,7 @@ def handed_over(
         if source.function_of(call.func) is None:
             continue
         for arg in call.args:
-            names = {name.value for name in descendants(arg.value, cst.Name)}
+            names = names_in(arg.value)
             if names & own and operands.kind(arg.value) is not Constancy.RUN_TIME:
                 return call
     return None
@@ -145,7 +145,7 @@ def handed_over(
 
 def _computed_in(loop: cst.For, body: cst.CSTNode) -> set[str]:
     """The names that a loop gives values, and those that are computed from them."""
-    names = {n.value for n in descendants(loop.target, cst.Name)}
+    names = names_in(loop.target)
     names |= {n.value for t, _ in assigned(loop.body) for n in descendants(t, cst.Name)}
 
     def uses(value: cst.BaseExpression, known: set[str]) -> bool:

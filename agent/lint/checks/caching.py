@@ -11,7 +11,7 @@ from agent.lint import api
 from agent.lint.base import Found, Severity, check
 from agent.lint.checks.searching import GUIDE, KERNEL, searches
 from agent.lint.space import SEARCH
-from agent.syntax import Function, argument, descendants
+from agent.syntax import Function, argument, descendants, names_in
 
 CACHES = ("functools.cache", "functools.lru_cache")
 DEVICE_WORDS = ("device", "gpu", "arch", "sm", "capability")
@@ -261,7 +261,7 @@ def _keeps(function: Function) -> bool:
 )
 def no_switch(file: KernelFile) -> Iterator[Found]:
     """A profiler should see the kernel, not the trials of a search."""
-    names = {name.value for name in descendants(file.source.module, cst.Name)}
+    names = names_in(file.source.module)
     texts = {str(t.raw_value) for t in descendants(file.source.module, cst.SimpleString)}
     if any(_is_switch(text) for text in names | texts):
         return

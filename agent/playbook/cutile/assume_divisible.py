@@ -22,17 +22,16 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile import host
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization
+from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.common.interface import Interface, merged
-from agent.rewriting.cutile.insertion import free_name
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.common.interface import Interface
 from agent.syntax import Edits, Source, argument, assigned, positional
 
 DIVISOR = 16
@@ -42,7 +41,7 @@ SHAPING = tuple(f"{CT}{name}" for name in ("astype", "broadcast_to", "expand_dim
 """What leaves the values of a tile of indices as they are."""
 
 
-class AssumeDivisible(Optimization):
+class AssumeDivisible(OfEachKernel):
     """`stride` -> `ct.assume_divisible_by(stride, STRIDE_DIVISOR)`, decided at the launch."""
 
     name = "assume-divisible"
@@ -55,8 +54,10 @@ class AssumeDivisible(Optimization):
         KernelClass.COMPUTE: 160,
     }
     expected = "a quarter of the load and store instructions; its time is not measured"
+    otherwise = "no index of a gather or scatter is computed from an integer parameter"
     hypothesis = "Addresses that are known to be aligned are loaded 16 bytes at a time."
     example: ClassVar[Params] = {"divisor": DIVISOR}
+    sweep = (example,)
     before = """\
 import cuda.tile as ct
 import torch
@@ -88,28 +89,11 @@ def copy(x):
         columns=64,
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: 16."""
-        self.apply(subject, self.example)
-        return [self.example]
-
-    def apply(self, subject: Subject, params: Params) -> str:
-        """Declare every such scalar of the launched kernels whose launches are in plain sight."""
-        source = subject.source
-        edits: list[Edits] = []
-        reasons: list[str] = []
-        for kernel in CUTILE.chosen(source):
-            try:
-                names = _scalars(source, kernel)
-                if names:
-                    edits.append(_edits(source, kernel, names, int(params["divisor"])))
-            except NotApplicable as refusal:
-                reasons.append(str(refusal))
-        if not edits:
-            raise all_refuse(
-                reasons, "no index of a gather or scatter is computed from an integer parameter"
-            )
-        return source.rewrite(merged(edits))
+    def edits(self, subject: Subject, kernel: Kernel, params: Params) -> Edits:
+        """Declare every such scalar of a kernel whose launches are in plain sight."""
+        names = _scalars(subject.source, kernel)
+        divisor = int(params["divisor"])
+        return _edits(subject.source, kernel, names, divisor) if names else {}
 
 
 def _scalars(source: Source, kernel: Kernel) -> list[str]:

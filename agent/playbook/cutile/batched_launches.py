@@ -27,8 +27,7 @@ from agent.analysis.cutile.launch_loops import Batch, Limit, batch_of
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import TileTrial
-from agent.rewriting.cutile.blocks import unused
-from agent.rewriting.cutile.insertion import free_name
+from agent.rewriting.common.insertion import free_name, unused
 from agent.syntax import Edits, Source, names_in
 
 

@@ -26,7 +26,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import edits_of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.access_bounds import (
@@ -48,10 +48,10 @@ from agent.playbook.base import Optimization
 from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import WIDTH, Place
+from agent.rewriting.common.insertion import free_name, unused
 from agent.rewriting.common.interface import Interface
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.cutile.blocks import line_of, unused
-from agent.rewriting.cutile.insertion import free_name
+from agent.rewriting.cutile.blocks import line_of
 from agent.syntax import Source, keyword, with_keyword
 from agent.tuning.imports import imports_anywhere
 
@@ -127,28 +127,21 @@ def double(x):
         arguments_after=((F32, 2), (F32, 2), False),
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One."""
-        self.apply(subject, {})
-        return [{}]
-
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Every access of the launched kernels that multiply no tiles whose reach is known."""
         source = subject.source
-        edits: dict[Any, Any] = {}
-        reasons: list[str] = []
-        for kernel in CUTILE.chosen(source):
-            try:
-                found = _edits(source, kernel)
-                if shared := found.keys() & edits.keys():
-                    line = source.line(next(iter(shared)))
-                    raise NotApplicable(f"line {line} lists the arguments of several launches")
-                edits |= found
-            except NotApplicable as refusal:
-                reasons.append(str(refusal))
-        if not edits:
-            raise all_refuse(reasons, "the file holds no launched cuTile kernel")
-        return source.rewrite(edits)
+        taken = set[cst.CSTNode]()
+
+        def unchecked(kernel: Kernel) -> dict[Any, Any]:
+            found = _edits(source, kernel)
+            if shared := taken & found.keys():
+                line = source.line(next(iter(shared)))
+                raise NotApplicable(f"line {line} lists the arguments of several launches")
+            taken.update(found)
+            return found
+
+        otherwise = "the file holds no launched cuTile kernel"
+        return source.rewrite(edits_of_each(CUTILE.chosen(source), unchecked, otherwise))
 
 
 def _edits(source: Source, kernel: Kernel) -> dict[Any, Any]:

@@ -16,21 +16,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import libcst as cst
-
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.cutile.dialect import CUTILE
-from agent.playbook.base import Optimization
+from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.common.interface import Interface, merged
-from agent.syntax import Edits, Source, descendants
+from agent.rewriting.common.interface import Interface
+from agent.syntax import Edits, Source, names_in
 
 
-class DeadParameters(Optimization):
+class DeadParameters(OfEachKernel):
     """Parameters that nothing reads, gone."""
 
     name = "dead-parameters"
@@ -43,6 +39,7 @@ class DeadParameters(Optimization):
         KernelClass.COMPUTE: 200,
     }
     expected = "nothing in the kernel; a little of the launch, where that is what is timed"
+    otherwise = "every launched kernel reads its parameters"
     hypothesis = "A launch reads every argument it is given, needed or not."
     example: ClassVar[Params] = {}
     before = """\
@@ -71,30 +68,14 @@ def negate(x):
         arguments_after=((F32, 2), (F32, 2), 1024),
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: without them."""
-        self.apply(subject, {})
-        return [{}]
-
-    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Drop them from the launched kernels whose launches are in plain sight."""
-        source = subject.source
-        edits: list[Edits] = []
-        reasons: list[str] = []
-        for kernel in CUTILE.chosen(source):
-            if not (names := _unread(kernel)):
-                continue
-            try:
-                edits.append(_dropping(source, kernel, names))
-            except NotApplicable as refusal:
-                reasons.append(str(refusal))
-        if not edits:
-            raise all_refuse(reasons, "every launched kernel reads its parameters")
-        return source.rewrite(merged(edits))
+    def edits(self, subject: Subject, kernel: Kernel, _: Params) -> Edits:
+        """Drop them from a kernel whose launches are in plain sight."""
+        names = _unread(kernel)
+        return _dropping(subject.source, kernel, names) if names else {}
 
 
 def _unread(kernel: Kernel) -> list[str]:
-    read = {name.value for name in descendants(kernel.function.node.body, cst.Name)}
+    read = names_in(kernel.function.node.body)
     names = [p.name.value for p in kernel.function.parameters]
     unread = [name for name in names if name not in read]
     return unread if len(unread) < len(names) else []

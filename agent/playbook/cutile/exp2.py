@@ -14,7 +14,7 @@ Source: TileGym's cuTile playbook, item H, which names 1 to 5 % and says that `c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import e, log2
 from typing import ClassVar
 
@@ -29,7 +29,8 @@ from agent.analysis.cutile.maybe_float64 import MaybeFloat64, unless_float64
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F16, TileTrial
-from agent.rewriting.cutile.insertion import after_imports, free_name
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.cutile.insertion import after_imports
 from agent.syntax import Source, positional
 
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
@@ -82,11 +83,6 @@ def silu(x):
     ).replace("import torch\n", f"import torch\n\nLOG2_E = {log2(e)}\n")
 
     trial = TileTrial(kernel="silu_kernel", arguments=((F16, 2), (F16, 2), 1024))
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: all of them."""
-        self.apply(subject, {})
-        return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Change every exponential of a tile that is certainly float32."""

@@ -37,7 +37,8 @@ from agent.analysis.cutile.scaled_exponents import EXP, ScaledExponents, exponen
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import F16, TileTrial
-from agent.rewriting.cutile.insertion import after_imports, free_name
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.cutile.insertion import after_imports
 from agent.syntax import Edits, Function, Source, descendants, positional
 
 LOG2_E, LN_2 = log2(e), log(2)

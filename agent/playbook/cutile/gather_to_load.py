@@ -101,11 +101,6 @@ ct.reshape(
 
     trial = TileTrial(kernel="softmax_kernel", arguments=((F32, 2), (F32, 2)))
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: every access that is a tile."""
-        self.apply(subject, {})
-        return [{}]
-
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Rewrite them in all launched kernels."""
         if 0 < subject.hardware.sm < FIRST_TMA:

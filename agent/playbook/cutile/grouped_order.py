@@ -28,9 +28,10 @@ from agent.analysis.cutile.blocks import BID, NUM_BLOCKS, block_indices
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import OfEachKernel
-from agent.playbook.trial import F16, TileTrial
+from agent.playbook.trial import F16, TILE_PRODUCT, TileTrial
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.common.preceding import preceded
-from agent.rewriting.cutile.blocks import replacing, spelling, unused
+from agent.rewriting.cutile.blocks import replacing, spelling
 from agent.syntax import Source, argument, descendants, positional
 
 SWEEP = (4, 8, 16)
@@ -49,30 +50,7 @@ class GroupedOrder(OfEachKernel):
     hypothesis = "Blocks that run together share rows and columns, which they find in the L2 cache."
     sweep = tuple({"group": group} for group in SWEEP)
     example: ClassVar[Params] = {"group": 8}
-    before = """\
-import cuda.tile as ct
-import torch
-
-M, N, K = 128, 128, 64
-
-
-@ct.kernel
-def matmul_kernel(a, b, c):
-    row, column = ct.bid(0), ct.bid(1)
-    sum = ct.full((M, N), 0, dtype=ct.float32)
-    for k in range(ct.num_tiles(a, axis=1, shape=(M, K))):
-        left = ct.load(a, index=(row, k), shape=(M, K), padding_mode=ct.PaddingMode.ZERO)
-        right = ct.load(b, index=(k, column), shape=(K, N), padding_mode=ct.PaddingMode.ZERO)
-        sum = ct.mma(left, right, sum)
-    ct.store(c, index=(row, column), tile=ct.astype(sum, c.dtype))
-
-
-def matmul(a, b):
-    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
-    grid = (ct.cdiv(a.shape[0], M), ct.cdiv(b.shape[1], N))
-    ct.launch(torch.cuda.current_stream(), grid, matmul_kernel, (a, b, c))
-    return c
-"""
+    before = TILE_PRODUCT
     after = before.replace(
         "    row, column = ct.bid(0), ct.bid(1)\n",
         """\

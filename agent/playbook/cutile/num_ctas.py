@@ -21,7 +21,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
-from agent.playbook.trial import F16, TileTrial
+from agent.playbook.trial import F16, TILE_PRODUCT, TileTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 
@@ -45,30 +45,7 @@ class NumCtas(Optimization):
     expected = "removes spills of large tiles on sm_90; 2-CTA MMA on sm_100; can lose on thin tiles"
     hypothesis = "Two blocks split the accumulator and share operands, which relieves registers."
     example: ClassVar[Params] = {HINT: 2}
-    before = """\
-import cuda.tile as ct
-import torch
-
-M, N, K = 128, 128, 64
-
-
-@ct.kernel(occupancy=1)
-def matmul_kernel(a, b, c):
-    row, column = ct.bid(0), ct.bid(1)
-    sum = ct.full((M, N), 0, dtype=ct.float32)
-    for k in range(ct.num_tiles(a, axis=1, shape=(M, K))):
-        left = ct.load(a, index=(row, k), shape=(M, K), padding_mode=ct.PaddingMode.ZERO)
-        right = ct.load(b, index=(k, column), shape=(K, N), padding_mode=ct.PaddingMode.ZERO)
-        sum = ct.mma(left, right, sum)
-    ct.store(c, index=(row, column), tile=ct.astype(sum, c.dtype))
-
-
-def matmul(a, b):
-    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
-    grid = (ct.cdiv(a.shape[0], M), ct.cdiv(b.shape[1], N))
-    ct.launch(torch.cuda.current_stream(), grid, matmul_kernel, (a, b, c))
-    return c
-"""
+    before = TILE_PRODUCT.replace("@ct.kernel", "@ct.kernel(occupancy=1)")
     after = before.replace("(occupancy=1)", "(occupancy=1, num_ctas=2)")
 
     trial = TileTrial(kernel="matmul_kernel", arguments=((F16, 2), (F16, 2), (F16, 2)))

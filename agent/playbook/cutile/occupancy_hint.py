@@ -20,7 +20,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
-from agent.playbook.trial import F32, TileTrial
+from agent.playbook.trial import F32, TILE_ROWS, TileTrial
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 
 HINT = "occupancy"
@@ -49,25 +49,7 @@ class OccupancyHint(Optimization):
     expected = "softmax 16384 x 4096 in bf16 on an H200: 2.9x; matmul 4096^3: 1.1x"
     hypothesis = "More resident blocks have more loads in flight, which hides memory latency."
     example: ClassVar[Params] = {HINT: 4}
-    before = """\
-import cuda.tile as ct
-import torch
-
-
-@ct.kernel
-def softmax_kernel(x, y, N: ct.Constant[int]):
-    row = ct.bid(0)
-    tile = ct.load(x, index=(row, 0), shape=(1, N), padding_mode=ct.PaddingMode.NEG_INF)
-    numerator = ct.exp(tile - ct.max(tile, axis=1, keepdims=True))
-    ct.store(y, index=(row, 0), tile=numerator / ct.sum(numerator, axis=1, keepdims=True))
-
-
-def softmax(x):
-    y = torch.empty_like(x)
-    n = 1 << (x.shape[1] - 1).bit_length()
-    ct.launch(torch.cuda.current_stream(), (x.shape[0],), softmax_kernel, (x, y, n))
-    return y
-"""
+    before = TILE_ROWS
     after = before.replace("@ct.kernel\n", "@ct.kernel(occupancy=4)\n")
 
     trial = TileTrial(kernel="softmax_kernel", arguments=((F32, 2), (F32, 2), 1024))

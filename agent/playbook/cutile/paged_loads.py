@@ -35,7 +35,7 @@ from agent.analysis.cutile.summands import GATHER, Lookup
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import STEP, WIDTH, NewCall, Place, laid_out
-from agent.rewriting.cutile.blocks import unused
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.cutile.paddings import padding_mode
 from agent.syntax import Source, argument, keyword
 
@@ -108,11 +108,6 @@ def sums(x):
     )
 
     trial = TileTrial(kernel="sum_kernel", arguments=((F32, 3), ("int32", 2), (F32, 2)), rows_of=16)
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: every gather of a page."""
-        self.apply(subject, {})
-        return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Rewrite them in all launched kernels, and drop the indices that nothing uses any more."""

@@ -21,7 +21,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.module_names import reached_as
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -41,7 +41,7 @@ from agent.rewriting.common.preceding import preceded
 from agent.rewriting.cutile.blocks import line_of
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 from agent.rewriting.cutile.persistence import looped
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, argument, names_in
 
 SWEEP, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
 OCCUPANCY = "occupancy"
@@ -175,22 +175,20 @@ def _pairs(subject: Subject) -> list[Params]:
 def _regular(subject: Subject) -> tuple[Kernel, ...]:
     """The launched kernels that can be rewritten. Raises `NotApplicable` when there is none."""
     source = subject.source
-    found, reasons, taken = [], [], set[cst.CSTNode]()
-    for kernel in CUTILE.chosen(source):
-        try:
-            looped(source, kernel)
-            places = set[cst.CSTNode]()
-            for launch in launches(source, kernel):
-                if (more := _launched(subject, kernel, launch, 1).keys()) & (taken | places):
-                    raise NotApplicable(f"launches share line {source.line(launch.node)}")
-                places |= more
-            taken |= places
-            found.append(kernel)
-        except NotApplicable as reason:
-            reasons.append(str(reason))
-    if not found:
-        raise all_refuse(reasons, "the file holds no launched cuTile kernel")
-    return tuple(found)
+    taken = set[cst.CSTNode]()
+
+    def regular(kernel: Kernel) -> Kernel:
+        looped(source, kernel)
+        places = set[cst.CSTNode]()
+        for launch in launches(source, kernel):
+            if (more := _launched(subject, kernel, launch, 1).keys()) & (taken | places):
+                raise NotApplicable(f"launches share line {source.line(launch.node)}")
+            places.update(more)
+        taken.update(places)
+        return kernel
+
+    otherwise = "the file holds no launched cuTile kernel"
+    return tuple(of_each(CUTILE.chosen(source), regular, otherwise))
 
 
 # --- the launches -------------------------------------------------------------------------------
@@ -221,7 +219,7 @@ def _launched(
     if place is not line and not holds_at(source, launch.grid, place):
         raise NotApplicable(f"the arguments at line {source.line(place)} come before the grid")
     scope = launch.function.node if launch.function else source.module
-    names = {n.value for n in descendants(scope, cst.Name)}
+    names = names_in(scope)
     if taken := sorted(names & {*extents, SMS, GRID}):
         raise NotApplicable(
             f"the launch at line {source.line(launch.node)} uses {taken[0]} already"

@@ -40,9 +40,9 @@ from agent.analysis.cutile.row_passes import (
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.counted_rounds import or_counted
+from agent.rewriting.common.insertion import free_name
 from agent.rewriting.cutile.hints import hint_setting
-from agent.rewriting.cutile.insertion import free_name
-from agent.syntax import Source, argument, descendants, edited
+from agent.syntax import Source, argument, descendants, edited, names_in
 
 LEAST, MOST = 16, 8192
 """Elements of a row that one tile holds."""
@@ -186,7 +186,7 @@ def _check_launch(source: Source, launch: Launch, passes: RowPasses) -> None:
     shown = isinstance(written, cst.Tuple) and any(e.value is size for e in written.elements)
     if size is None or not shown:
         raise NotApplicable(f"the launch at line {line} does not give `{tile}` in plain sight")
-    names = {name.value for name in descendants(size, cst.Name)}
+    names = names_in(size)
     grid = source.resolve(launch.grid)
     if names.intersection(name.value for name in descendants(grid, cst.Name)):
         raise NotApplicable(f"the grid of the launch at line {line} depends on `{tile}`")

@@ -12,9 +12,8 @@ Source: TileGym's performance model for cuTile, on the bytes that are on their w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import libcst as cst
 
@@ -22,12 +21,19 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.cutile.accesses import checks_bounds
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
-from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.cutile.coarsening import block_name, casts, count, divided, elements
+from agent.playbook.trial import F32, TILE_ROWS, TileTrial
+from agent.rewriting.cutile.coarsening import (
+    Widened,
+    block_name,
+    casts,
+    check_access,
+    check_body,
+    count,
+    elements,
+    widened,
+)
 from agent.syntax import Source, argument, descendants, keyword
 
 SWEEP = (2, 4, 8)
@@ -54,25 +60,7 @@ class RowsPerBlock(Optimization):
     hypothesis = "More bytes are on their way in each block, and fewer blocks are started."
     opt_in = "it lost on all three kernels that it was tried on"
     example: ClassVar[Params] = {"rows": 4}
-    before = """\
-import cuda.tile as ct
-import torch
-
-
-@ct.kernel
-def softmax_kernel(x, y, N: ct.Constant[int]):
-    row = ct.bid(0)
-    tile = ct.load(x, index=(row, 0), shape=(1, N), padding_mode=ct.PaddingMode.NEG_INF)
-    numerator = ct.exp(tile - ct.max(tile, axis=1, keepdims=True))
-    ct.store(y, index=(row, 0), tile=numerator / ct.sum(numerator, axis=1, keepdims=True))
-
-
-def softmax(x):
-    y = torch.empty_like(x)
-    n = 1 << (x.shape[1] - 1).bit_length()
-    ct.launch(torch.cuda.current_stream(), (x.shape[0],), softmax_kernel, (x, y, n))
-    return y
-"""
+    before = TILE_ROWS
     after = before.replace("shape=(1, N)", "shape=(4, N)").replace(
         "ct.launch(torch.cuda.current_stream(), (x.shape[0],), softmax_kernel, (x, y, n))",
         """\
@@ -90,29 +78,13 @@ ct.launch(
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Widen the tiles of every kernel that has one row a block, and shorten its grids."""
-        rows = str(params["rows"])
         source = subject.source
-        tile = tile_module(source)
-        edits: dict[Any, Callable[[Any], cst.CSTNode]] = {}
-        for kernel in _by_row(source):
-            edits |= {edge: lambda old: old.with_changes(value=rows) for edge in kernel.edges}
-            edits |= {extent: divided(tile, rows) for extent in kernel.counts}
-        return source.rewrite(edits)
+        return widened(source, _by_row(source), str(params["rows"]))
 
 
-@dataclass(frozen=True)
-class ByRow:
-    """A kernel with one row a block."""
-
-    edges: tuple[cst.Integer, ...]
-    """The `1` of every tile shape."""
-    counts: tuple[cst.BaseExpression, ...]
-    """The number of rows in every grid."""
-
-
-def _by_row(source: Source) -> list[ByRow]:
+def _by_row(source: Source) -> list[Widened]:
     """The kernels that can be changed. Raises `NotApplicable` with the reasons when none can."""
-    found: list[ByRow] = []
+    found: list[Widened] = []
     reasons: list[str] = []
     for kernel in CUTILE.chosen(source):
         try:
@@ -120,7 +92,7 @@ def _by_row(source: Source) -> list[ByRow]:
             edges = _edges(source, kernel, row)
             stored = {p.name.value: 0 for p in kernel.function.parameters}
             counts = tuple(count(source, kernel, x, 0, stored) for x in kernel.launches)
-            found.append(ByRow(edges, counts))
+            found.append(Widened(edges, counts))
         except NotApplicable as refusal:
             reasons.append(f"{kernel.name}: {refusal}")
     if not found:
@@ -133,15 +105,9 @@ def _by_row(source: Source) -> list[ByRow]:
 
 def _edges(source: Source, kernel: Kernel, row: str) -> tuple[cst.Integer, ...]:
     """The `1` of each tile shape. Refuses whatever may mix rows or is not sure to be a row."""
-    body = kernel.function.node.body
-    for node in descendants(body, cst.Subscript):
-        if not isinstance(node.value, cst.Attribute) or node.value.attr.value != "shape":
-            raise NotApplicable(f"line {source.line(node)} takes a tile apart")
-    for product in descendants(body, cst.BinaryOperation):
-        if isinstance(product.operator, cst.MatrixMultiply):
-            raise NotApplicable(f"line {source.line(product)} multiplies tiles")
+    check_body(source, kernel)
     edges: list[cst.Integer] = []
-    for call in descendants(body, cst.Call):
+    for call in descendants(kernel.function.node.body, cst.Call):
         edges += _edges_of(source, call, row)
     if not edges:
         raise NotApplicable("no tile of it has a row")
@@ -152,10 +118,7 @@ def _edges_of(source: Source, call: cst.Call, row: str) -> Iterator[cst.Integer]
     called = source.name(call.func) or ""
     line = source.line(call)
     if called in (f"{CT}load", f"{CT}store"):
-        if not checks_bounds(source, call):
-            raise NotApplicable(f"line {line} does not check bounds")
-        if keyword(call, "order") is not None:
-            raise NotApplicable(f"line {line} orders the axes anew")
+        check_access(source, call)
         index = elements(argument(call, 1, "index"))
         by_row = isinstance(head := _first(index), cst.Name) and head.value == row
         if by_row and len(index) != 2:

@@ -16,8 +16,7 @@ Source: TileGym's rotary embedding, in which a block takes all heads of a positi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import libcst as cst
 
@@ -25,22 +24,23 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.cutile.accesses import checks_bounds
 from agent.analysis.cutile.dialect import CUTILE
-from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.coarsening import (
     LOAD,
     STORE,
+    Widened,
     block_name,
     casts,
+    check_access,
+    check_body,
     count,
-    divided,
     elements,
     place_of,
+    widened,
 )
-from agent.syntax import Source, argument, descendants, keyword
+from agent.syntax import Source, argument, descendants
 
 SWEEP = (2, 4, 8)
 LEAST_DIMENSIONS = 3
@@ -94,28 +94,13 @@ def scale(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Widen the tiles of every kernel in which blocks share a tile, and shorten its grids."""
-        slices, source = str(params["slices"]), subject.source
-        tile = tile_module(source)
-        edits: dict[Any, Any] = {}
-        for kernel in _sharing(source):
-            edits |= {edge: lambda old: old.with_changes(value=slices) for edge in kernel.edges}
-            edits |= {extent: divided(tile, slices) for extent in kernel.extents}
-        return source.rewrite(edits)
+        source = subject.source
+        return widened(source, _sharing(source), str(params["slices"]))
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """A kernel whose blocks along one axis of the grid load a tile that is the same for all."""
-
-    edges: tuple[cst.Integer, ...]
-    """The `1` of every tile that is not shared."""
-    extents: tuple[cst.BaseExpression, ...]
-    """Of that axis, in every grid."""
-
-
-def _sharing(source: Source) -> list[Sharing]:
+def _sharing(source: Source) -> list[Widened]:
     """The kernels that can be changed. Raises `NotApplicable` with the reasons when none can."""
-    found: list[Sharing] = []
+    found: list[Widened] = []
     reasons: dict[str, None] = {}
     for kernel in CUTILE.chosen(source):
         for axis in range(3):
@@ -129,9 +114,9 @@ def _sharing(source: Source) -> list[Sharing]:
     return found
 
 
-def _along(source: Source, kernel: Kernel, axis: int) -> Sharing:
+def _along(source: Source, kernel: Kernel, axis: int) -> Widened:
     name = block_name(source, kernel, axis)
-    widened: list[cst.Call] = []
+    own: list[cst.Call] = []
     ranks: set[tuple[int, int]] = set()
     """Dimensions of the tiles that depend on the block, and where among them."""
     stored: dict[str, int] = {}
@@ -142,10 +127,7 @@ def _along(source: Source, kernel: Kernel, axis: int) -> Sharing:
             if called not in ELEMENTWISE and called not in CUTILE.program_ids and not casts(call):
                 raise NotApplicable(f"line {line} calls `{source.code(call.func)}`")
             continue
-        if not checks_bounds(source, call):
-            raise NotApplicable(f"line {line} does not check bounds")
-        if keyword(call, "order") is not None:
-            raise NotApplicable(f"line {line} orders the axes anew")
+        check_access(source, call)
         place = place_of(call, name)
         if place is None and called == STORE:
             raise NotApplicable(f"line {line} stores without regard to `{name}`")
@@ -154,10 +136,10 @@ def _along(source: Source, kernel: Kernel, axis: int) -> Sharing:
             continue
         ranks.add((len(elements(argument(call, 1, "index"))), place))
         if called == LOAD:
-            widened.append(call)
+            own.append(call)
         elif isinstance(array := argument(call, 0, "array"), cst.Name):
             stored[array.value] = place
-    if len(ranks) != 1 or not widened:
+    if len(ranks) != 1 or not own:
         raise NotApplicable(f"no tile, or no single axis of the tiles, depends on `{name}`")
     ((rank, place),) = ranks
     if rank < LEAST_DIMENSIONS or not shared:
@@ -171,9 +153,9 @@ def _along(source: Source, kernel: Kernel, axis: int) -> Sharing:
             raise NotApplicable(
                 f"line {source.line(call)} loads a tile that reaches to the axis of `{name}`"
             )
-    _check_body(source, kernel)
-    return Sharing(
-        tuple(_slice(call, rank - within, source.line(call))[place] for call in widened),
+    check_body(source, kernel)
+    return Widened(
+        tuple(_slice(call, rank - within, source.line(call))[place] for call in own),
         tuple(count(source, kernel, launch, axis, stored) for launch in kernel.launches),
     )
 
@@ -185,13 +167,3 @@ def _slice(call: cst.Call, before: int, line: int) -> tuple[cst.Integer, ...]:
     if len(ones) != before:
         raise NotApplicable(f"the tile at line {line} is not one slice")
     return ones
-
-
-def _check_body(source: Source, kernel: Kernel) -> None:
-    """Refuse what is not computed element by element, and is no call."""
-    for node in descendants(kernel.function.node.body, cst.Subscript):
-        if not isinstance(node.value, cst.Attribute) or node.value.attr.value != "shape":
-            raise NotApplicable(f"line {source.line(node)} takes a tile apart")
-    for product in descendants(kernel.function.node.body, cst.BinaryOperation):
-        if isinstance(product.operator, cst.MatrixMultiply):
-            raise NotApplicable(f"line {source.line(product)} multiplies tiles")

@@ -18,16 +18,16 @@ Source: the documentation of cuda.tile (since 1.5). Compiled with cuda-tile 1.7,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 import libcst as cst
 
 from agent.analysis.common.absent import may_be_none, may_be_number
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Params, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.row_lengths import (
     as_long_as_rows,
@@ -38,7 +38,8 @@ from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.uses import Uses
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.cutile.insertion import after_imports, first_kernel, free_name, with_import
+from agent.rewriting.common.insertion import first_kernel, free_name
+from agent.rewriting.cutile.insertion import after_imports, with_import
 from agent.syntax import Source, descendants
 
 
@@ -57,6 +58,7 @@ class StaticShapes(Optimization):
     expected = "35 to 83 % fewer instructions in row kernels"
     hypothesis = "What the compiler knows of a row's length, no thread has to compute or to check."
     example: ClassVar[Params] = {"dimension": -1}
+    sweep = (example,)
     before = """\
 import cuda.tile as ct
 import torch
@@ -94,32 +96,18 @@ def scale(x, factor):
         fp32_only=True,
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: the last dimension."""
-        self.apply(subject, self.example)
-        return [self.example]
-
     def apply(self, subject: Subject, params: Params) -> str:
         """Annotate the arrays of the launched kernels that nothing is said of."""
         source = subject.source
-        parameters: list[cst.Param] = []
-        reasons: list[str] = []
-        for kernel in CUTILE.chosen(source):
-            place = undefined_for_some(source, kernel)
-            if place is None:
-                parameters += _arrays(source, kernel)
-                continue
-            at = f"line {source.line(place)} of {kernel.name}"
-            reasons.append(f"{at} computes from a length alone what some lengths have not")
-        if not parameters:
-            raise all_refuse(
-                reasons,
-                "no launched kernel has an array of two or more dimensions without an annotation",
-            )
+        found = of_each(
+            CUTILE.chosen(source),
+            lambda kernel: _arrays(source, kernel),
+            "no launched kernel has an array of two or more dimensions without an annotation",
+        )
         tile, alias = tile_module(source), free_name(source, "StaticRow")
         dims = f"static_shape_dims=({params['dimension']},)"
         line = f"{alias} = Annotated[{tile}.Array, {tile}.ArrayAnnotation({dims})]\n"
-        edits = {p: _annotating(alias) for p in parameters}
+        edits = {p: _annotating(alias) for parameters in found for p in parameters}
         below = after_imports(source, line, module=tile)
         if _has_annotated(source):
             return source.rewrite({**edits, source.module: below})
@@ -133,6 +121,9 @@ def _arrays(source: Source, kernel: Kernel) -> list[cst.Param]:
     An annotation of an array takes no `None` and no number, which a launch may give in its place:
     neither where the launch shows it, nor where the kernel asks before it reads the array.
     """
+    if (place := undefined_for_some(source, kernel)) is not None:
+        at = f"line {source.line(place)} of {kernel.name}"
+        raise NotApplicable(f"{at} computes from a length alone what some lengths have not")
     uses = Uses(source, kernel)
     given = {
         name
@@ -172,7 +163,7 @@ def _has_annotated(source: Source) -> bool:
         and imported.module.value == "typing"
         and not isinstance(imported.names, cst.ImportStar)
         and any(source.code(alias) in ("Annotated", "Annotated,") for alias in imported.names)
-        for statement in source.module.body[: first_kernel(source)]
+        for statement in source.module.body[: first_kernel(CUTILE, source)]
         if isinstance(statement, cst.SimpleStatementLine)
         for imported in descendants(statement, cst.ImportFrom)
     )

@@ -10,7 +10,6 @@ Source: TileGym's cuTile playbook, item F; it reports +30 % for an rms_norm on a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from agent.analysis.common.kernels import KernelClass
@@ -61,11 +60,6 @@ def scale(x, factor):
     trial = TileTrial(
         kernel="scale_kernel", arguments=((F32, 2), (F32, 2), 2.0, 1024), fp32_only=True
     )
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: without."""
-        self.apply(subject, {})
-        return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Forbid it on every store of the launched kernels and of the helpers they call."""

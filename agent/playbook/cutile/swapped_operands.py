@@ -33,8 +33,9 @@ from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.tile_shapes import Edges, edges_of
 from agent.launches import ObservedLaunch, values_of
 from agent.playbook.base import REORDERED, Optimization
-from agent.playbook.trial import F16, TileTrial
-from agent.rewriting.cutile.insertion import before_kernels, free_name
+from agent.playbook.trial import F16, TILE_PRODUCT, TileTrial
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.cutile.insertion import before_kernels
 from agent.syntax import Function, Source, argument, assigned, keyword
 
 MMA = f"{CT}mma"
@@ -62,30 +63,7 @@ class SwappedOperands(Optimization):
     )
     changes_rounding = REORDERED
     example: ClassVar[Params] = {}
-    before = """\
-import cuda.tile as ct
-import torch
-
-M, N, K = 16, 128, 64
-
-
-@ct.kernel
-def matmul_kernel(a, b, c):
-    row, column = ct.bid(0), ct.bid(1)
-    sum = ct.full((M, N), 0, dtype=ct.float32)
-    for k in range(ct.num_tiles(a, axis=1, shape=(M, K))):
-        left = ct.load(a, index=(row, k), shape=(M, K), padding_mode=ct.PaddingMode.ZERO)
-        right = ct.load(b, index=(k, column), shape=(K, N), padding_mode=ct.PaddingMode.ZERO)
-        sum = ct.mma(left, right, sum)
-    ct.store(c, index=(row, column), tile=ct.astype(sum, c.dtype))
-
-
-def matmul(a, b):
-    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
-    grid = (ct.cdiv(a.shape[0], M), ct.cdiv(b.shape[1], N))
-    ct.launch(torch.cuda.current_stream(), grid, matmul_kernel, (a, b, c))
-    return c
-"""
+    before = TILE_PRODUCT.replace("M, N, K = 128", "M, N, K = 16")
     after = before.replace(
         "@ct.kernel\n",
         '''\

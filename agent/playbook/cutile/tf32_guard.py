@@ -26,9 +26,10 @@ from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.tile_shapes import edges_of
 from agent.playbook.base import TF32_ROUNDING, Optimization
-from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.cutile.insertion import before_kernels, free_name
-from agent.syntax import Function, Source, argument, assigned, descendants
+from agent.playbook.trial import F32, TILE_PRODUCT, TileTrial
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.cutile.insertion import before_kernels
+from agent.syntax import Function, Source, argument, assigned, descendants, names_in
 
 TF32 = f"{CT}tfloat32"
 OTHER_TYPES = tuple(
@@ -55,30 +56,7 @@ class Tf32Guard(Optimization):
     hypothesis = "Tensor cores take TF32 but not float32, which is multiplied one by one."
     changes_rounding = TF32_ROUNDING
     example: ClassVar[Params] = {}
-    before = """\
-import cuda.tile as ct
-import torch
-
-M, N, K = 64, 64, 32
-
-
-@ct.kernel
-def matmul_kernel(a, b, c):
-    row, column = ct.bid(0), ct.bid(1)
-    sum = ct.full((M, N), 0, dtype=ct.float32)
-    for k in range(ct.num_tiles(a, axis=1, shape=(M, K))):
-        left = ct.load(a, index=(row, k), shape=(M, K), padding_mode=ct.PaddingMode.ZERO)
-        right = ct.load(b, index=(k, column), shape=(K, N), padding_mode=ct.PaddingMode.ZERO)
-        sum = ct.mma(left, right, sum)
-    ct.store(c, index=(row, column), tile=ct.astype(sum, c.dtype))
-
-
-def matmul(a, b):
-    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
-    grid = (ct.cdiv(a.shape[0], M), ct.cdiv(b.shape[1], N))
-    ct.launch(torch.cuda.current_stream(), grid, matmul_kernel, (a, b, c))
-    return c
-"""
+    before = TILE_PRODUCT.replace("M, N, K = 128, 128, 64", "M, N, K = 64, 64, 32")
     after = before.replace(
         "@ct.kernel\n",
         '''\
@@ -253,7 +231,7 @@ def _is_settled(
     values: list[cst.BaseExpression] = [operand]
     seen: set[str] = set()
     for value in values:
-        names = {n.value for n in descendants(value, cst.Name)} - seen
+        names = names_in(value) - seen
         seen |= names
         values += [given for name in sorted(names) for given in assigned_to.get(name, ())]
     is_tf32 = any(_reaches_tf32(source, value) for value in values)

@@ -16,7 +16,7 @@ Source: TileGym's cuTile playbook, item J. The rule is that of the token pass of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import holds_at, is_scalar
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.cutile.blocks import unused
+from agent.rewriting.common.insertion import unused
 from agent.syntax import Source, argument, descendants, positional
 
 STORE = f"{CT}store"
@@ -75,11 +75,6 @@ def double(x):
     )
 
     trial = TileTrial(kernel="double_kernel", arguments=((F32, 2), (F32, 2)), rows_of=8)
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: every loop that can be counted so."""
-        self.apply(subject, {})
-        return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Recount the loops of the launched kernels."""

@@ -121,11 +121,6 @@ def add(x, y):
         kernel="add_kernel", types=(P, P, P, "i32", 1024), function="add", calls=PAIRS
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: Triton does the sweep."""
-        self.apply(subject, {})
-        return [{}]
-
     def apply(self, subject: Subject, params: Params) -> str:
         """Tune every launched kernel that can be.
 

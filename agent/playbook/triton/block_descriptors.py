@@ -19,21 +19,18 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.block_pointers import STORE, BlockPointer, block_pointers
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.formatting import STEP, NewCall, Place, laid_out
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.descriptors import (
     Layout,
-    allocator,
-    before_kernels,
     branching,
     check_given,
     conditions,
@@ -41,9 +38,9 @@ from agent.rewriting.triton.descriptors import (
     fitting,
     only_where,
     replaced,
-    scratch,
+    with_descriptors,
 )
-from agent.rewriting.triton.edits import Edit, free_name, removing, with_heuristics, with_parameters
+from agent.rewriting.triton.edits import Edit, removing, with_heuristics, with_parameters
 from agent.syntax import Source, argument, assigned, keyword, names_in
 
 FIRST_TMA = 90
@@ -158,41 +155,18 @@ def row_sum(x):
         reference="def row_sum(x):\n    return x.sum(dim=1)\n",
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: all that can be."""
-        self.apply(subject, {})
-        return [{}]
-
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Describe the block pointers of every launched kernel."""
         source = subject.source
         if subject.hardware.interpreted or 0 < subject.hardware.sm < FIRST_TMA:
             where = f"sm_{subject.hardware.sm}" if subject.hardware.sm else "Triton's interpreter"
             raise NotApplicable(f"{where} has no tensor memory accelerator")
-        edits: dict[cst.CSTNode, Edit] = {}
-        functions: list[str] = []
-        reasons: list[str] = []
-        allocate = free_name(source, "allocate")
-        alone = len(TRITON.launched(source)) == 1
-        for kernel in TRITON.chosen(source):
-            prefix = "" if alone else f"{kernel.name.replace('.', '_')}_"
-            name = free_name(source, f"{prefix}descriptors_fit")
-            try:
-                more, function = _described(source, kernel, name)
-                edits |= more | allocator(source, kernel, allocate)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-                continue
-            functions.append(function)
-        if not edits:
-            raise all_refuse(reasons, "no Triton kernel is launched here")
-        functions.append(scratch(source, allocate))
-        return source.rewrite(edits | before_kernels(source, functions))
+        return with_descriptors(source, lambda kernel, fits: _described(source, kernel, fits))
 
 
 def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTNode, Edit], str]:
     """The edits of a kernel, and the function that says whether its arrays fit."""
-    if any(True for _ in TRITON.find(source, kernel.function.node.body, (MAKE,))):
+    if TRITON.has(source, kernel.function.node.body, (MAKE,)):
         raise NotApplicable(f"{kernel.name} makes tensor descriptors already")
     pointers, reasons = block_pointers(source, kernel)
     if not pointers:

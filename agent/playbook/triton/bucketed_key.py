@@ -25,7 +25,7 @@ from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.tuners import check_any_will_do, key_of, tuner_of
 from agent.launches import ObservedLaunch, values_of
 from agent.playbook.base import REORDERED, OfEachKernel
-from agent.playbook.trial import P, TritonTrial
+from agent.playbook.trial import TUNED, P, TritonTrial
 from agent.rewriting.triton.edits import Edit
 from agent.rewriting.triton.tuning_key import LaunchSize, bucketed
 
@@ -53,33 +53,11 @@ class BucketedKey(OfEachKernel):
     changes_rounding = REORDERED
     idle_in_interpreter = "Triton's interpreter cannot time configs"
     example: ClassVar[Params] = {}
-    before = """\
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.autotune(
-    configs=[
-        triton.Config({"BLOCK": 512}, num_warps=2),
-        triton.Config({"BLOCK": 1024}, num_warps=4),
-    ],
-    key=["n"],
-)
-@triton.jit
-def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offsets, mask=offsets < n)
-    tl.store(y_ptr + offsets, tl.maximum(x, 0.0), mask=offsets < n)
-
-
-def relu(x):
-    y = torch.empty_like(x)
-    n = x.numel()
-    grid = lambda META: (triton.cdiv(n, META["BLOCK"]),)
-    relu_kernel[grid](x, y, n)
-    return y
-"""
+    before = (
+        TUNED.replace("    grid", "    n = x.numel()\n    grid")
+        .replace("cdiv(x.numel(),", "cdiv(n,")
+        .replace("(x, y, x.numel())", "(x, y, n)")
+    )
     after = (
         before.replace('key=["n"]', 'key=["n_bucket"]')
         .replace("n, BLOCK: tl.constexpr)", "n, BLOCK: tl.constexpr, n_bucket)")

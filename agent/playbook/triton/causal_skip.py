@@ -42,7 +42,7 @@ class CausalSkip(Advice):
         source = subject.source
         for kernel in TRITON.chosen(source):
             for loop in descendants(kernel.function.node.body, cst.For):
-                if not any(True for _ in TRITON.find(source, loop.body, TRITON.dots)):
+                if not TRITON.has(source, loop.body, TRITON.dots):
                     continue
                 for comparison in descendants(loop.body, cst.Comparison):
                     if len(comparison.comparisons) != 1:

@@ -22,11 +22,11 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tile_axes import is_broadcast
 from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.described import origin
 from agent.rewriting.triton.edits import Edit
@@ -113,7 +113,7 @@ def _halved(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     body = kernel.function.node.body
     if not TRITON.sums_products(source, kernel):
         raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
-    if any(True for _ in TRITON.find(source, body, (SPLIT,))):
+    if TRITON.has(source, body, (SPLIT,)):
         raise NotApplicable(f"{kernel.name} splits a tile already")
     for attribute in descendants(body, cst.Attribute):
         if attribute.attr.value in WIDE:

@@ -28,14 +28,14 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.heuristics import heuristics_of
 from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.index_ranges import belongs_to, span_of, steps_of
-from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tables import constants_of
 from agent.analysis.triton.tuners import config_lists
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.conjunctions import conjunction_around, one_a_line
 from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
-from agent.syntax import Source, argument, descendants, is_commented
+from agent.syntax import Source, argument, descendants, is_commented, names_in
 
 
 class EvenBlocks(OfEachKernel):
@@ -210,7 +210,7 @@ def _check_undecided(source: Source, kernel: Kernel, bounded: Bounded) -> None:
     known = {name for name, value in told if "%" in source.code(value)}
     for around in source.ancestors(bounded.node):
         if isinstance(around, cst.If):
-            asked = {name.value for name in descendants(around.test, cst.Name)} & known
+            asked = names_in(around.test) & known
             if asked:
                 raise NotApplicable(
                     f"line {source.line(around)} of {kernel.name} asks {min(asked)}, a remainder, "

@@ -25,13 +25,14 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, check_several, language, launches_in_sight
-from agent.analysis.triton.program_ids import ProgramIndex, naming, program_indices, unused
+from agent.analysis.triton.program_ids import ProgramIndex, naming, program_indices
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import Edit, parenthesized, removing, writing
 from agent.rewriting.triton.row_extents import of_cast
-from agent.syntax import Source, descendants, positional
+from agent.syntax import Source, descendants, names_in, positional
 
 SWEEP = (4, 8, 16)
 SWIZZLE = "triton.language.swizzle2d"
@@ -111,7 +112,7 @@ def matmul(a, b):
 
 def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, Edit]:
     body = kernel.function.node.body
-    if any(True for _ in TRITON.find(source, body, (SWIZZLE,))):
+    if TRITON.has(source, body, (SWIZZLE,)):
         raise NotApplicable(f"{kernel.name} swizzles its programs already")
     if not TRITON.sums_products(source, kernel):
         raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
@@ -266,9 +267,6 @@ class ProgramSplit:
     rows_vary_faster: bool
 
 
-Part = tuple[str, cst.SimpleStatementLine, cst.BinaryOperation]
-
-
 def _split(
     source: Source, kernel: Kernel, index: ProgramIndex, edges: tuple[str, str]
 ) -> ProgramSplit | None:
@@ -314,7 +312,7 @@ def _regrouped(
     body = list(kernel.function.node.body.body)
     first, last = (body.index(line) for line in split.lines)
     for between in body[first + 1 : last]:
-        if {split.row, split.column} & {n.value for n in descendants(between, cst.Name)}:
+        if {split.row, split.column} & names_in(between):
             raise NotApplicable(f"line {source.line(between)} uses the tile before it is complete")
     tl = language(source, kernel)
     width = _cdiv_of(source, split.divisor)

@@ -26,15 +26,15 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import edits_of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.playbook.triton.tile_descriptors import TileDescriptors, tile_variants
+from agent.rewriting.common.insertion import free_name, unused
 from agent.rewriting.triton.described import (
     KINDS,
     Described,
@@ -53,7 +53,7 @@ from agent.rewriting.triton.descriptors import (
     conditions,
     fitting,
 )
-from agent.rewriting.triton.edits import Edit, free_name, with_heuristics, with_parameters
+from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.rewriting.triton.host_arrays import HostArray, array_of, importing, strides_in
 from agent.syntax import Source
 
@@ -204,22 +204,17 @@ def matmul(a, b):
         source = subject.source
         class_name, import_line = importing(source)
         extent = free_name(source, "strides_in")
-        edits: dict[cst.CSTNode, Edit] = {}
         functions: list[str] = []
-        reasons: list[str] = []
         kernels = TRITON.chosen(source)
-        for kernel in kernels:
+
+        def described(kernel: Kernel) -> dict[cst.CSTNode, Edit]:
             prefix = "" if len(kernels) == 1 else f"{kernel.name.replace('.', '_')}_"
-            try:
-                tiles = _tiles(source, kernel, KINDS[params["tiles"]])
-                more, texts = _described(tiles, prefix, class_name, extent, functions)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-                continue
-            edits |= more
-            functions += texts
-        if not edits:
-            raise all_refuse(reasons, "no Triton kernel is launched here")
+            tiles = _tiles(source, kernel, KINDS[params["tiles"]])
+            edits, texts = _described(tiles, prefix, class_name, extent, functions)
+            functions.extend(texts)
+            return edits
+
+        edits = edits_of_each(kernels, described, "no Triton kernel is launched here")
         if any(f"{extent}(" in text for text in functions):
             functions.insert(0, strides_in(extent))
         return source.rewrite(edits | before_kernels(source, functions, import_line))

@@ -28,10 +28,10 @@ from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.heuristics import check_heuristics
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import unused
 from agent.launches import ObservedLaunch, values_of
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.edits import Edit, begun, with_heuristics, with_parameters
 from agent.syntax import Source, argument, assigned, descendants
 

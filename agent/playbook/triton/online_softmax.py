@@ -46,8 +46,8 @@ class OnlineSoftmax(Advice):
             loops = list(descendants(kernel.function.node.body, cst.For))
             first = None
             for loop in loops:
-                has_max = any(True for _ in TRITON.find(source, loop.body, LARGEST))
-                has_exp = any(True for _ in TRITON.find(source, loop.body, EXP))
+                has_max = TRITON.has(source, loop.body, LARGEST)
+                has_exp = TRITON.has(source, loop.body, EXP)
                 if has_max and not has_exp:
                     first = loop
                 elif has_exp and not has_max and first is not None:

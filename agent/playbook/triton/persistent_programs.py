@@ -28,7 +28,8 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten
@@ -174,20 +175,14 @@ def center(x):
 def _kernels(subject: Subject) -> list[Rounds]:
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter runs one program after the other")
-    found: list[Rounds] = []
-    reasons: list[str] = []
-    for kernel in TRITON.chosen(subject.source):
-        try:
-            rounds = extents_of(subject.source, kernel)
-            kernel_edits(rounds)
-            host_edits(rounds, 1)
-        except NotApplicable as reason:
-            reasons.append(str(reason))
-        else:
-            found.append(rounds)
-    if not found:
-        raise all_refuse(reasons, "no Triton kernel is launched here")
-    return found
+
+    def looped(kernel: Kernel) -> Rounds:
+        rounds = extents_of(subject.source, kernel)
+        kernel_edits(rounds)
+        host_edits(rounds, 1)
+        return rounds
+
+    return of_each(TRITON.chosen(subject.source), looped, "no Triton kernel is launched here")
 
 
 def _flattened(products: Sequence[Rounds]) -> list[Params]:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import of_each
+from agent.analysis.common.each_kernel import edits_of_each, of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import CONFIG, DEFAULT_STAGES, DEFAULT_WARPS, config_of
@@ -29,7 +29,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tuners import check_any_will_do, tuner_of
 from agent.launches import ObservedLaunch, ObservedTuning, TunedConfig, tunings_of
 from agent.playbook.base import REORDERED, Optimization
-from agent.playbook.trial import P, TritonTrial
+from agent.playbook.trial import TUNED, P, TritonTrial
 from agent.rewriting.common.elements import with_only
 from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source, argument, keyword
@@ -69,34 +69,13 @@ class PruneConfigs(Optimization):
             ]
         }
     }
-    before = """\
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.autotune(
-    configs=[
-        triton.Config({"BLOCK": 512}, num_warps=2),  # few elements
-        triton.Config({"BLOCK": 1024}, num_warps=4),
+    before = TUNED.replace("num_warps=2),", "num_warps=2),  # few elements").replace(
+        "num_warps=4),\n",
+        """num_warps=4),
         triton.Config({"BLOCK": 2048}, num_warps=8),
         triton.Config({"BLOCK": 4096}, num_warps=8),
-    ],
-    key=["n"],
-)
-@triton.jit
-def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offsets, mask=offsets < n)
-    tl.store(y_ptr + offsets, tl.maximum(x, 0.0), mask=offsets < n)
-
-
-def relu(x):
-    y = torch.empty_like(x)
-    grid = lambda META: (triton.cdiv(x.numel(), META["BLOCK"]),)
-    relu_kernel[grid](x, y, x.numel())
-    return y
-"""
+""",
+    )
     after = before.replace('        triton.Config({"BLOCK": 1024}, num_warps=4),\n', "").replace(
         '        triton.Config({"BLOCK": 4096}, num_warps=8),\n', ""
     )
@@ -143,13 +122,11 @@ def relu(x):
         """Leave the tuners these configs."""
         source = subject.source
         kernels = [k for k in TRITON.chosen(source) if k.name in params["kept"]]
-        edits: dict[cst.CSTNode, Edit] = {}
-        for found in of_each(
+        edits = edits_of_each(
             kernels,
             lambda kernel: _edits(source, kernel, params["kept"][kernel.name]),
             "no kernel of that name is launched here",
-        ):
-            edits |= found
+        )
         return source.rewrite(edits)
 
     def describe(self, params: Params) -> str:

@@ -22,7 +22,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import all_refuse, edits_of_each
 from agent.analysis.common.given_sizes import given_size
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import TileConstant, grid_nodes, tile_of
@@ -32,15 +32,14 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
-from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.counted_rounds import or_counted
+from agent.rewriting.common.insertion import free_name, unused
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import (
     Edit,
-    free_name,
     giving,
     statement_of,
     with_parameters,
@@ -138,17 +137,11 @@ def l2_normalize(x):
 
     def _rewritten(self, subject: Subject, elements: int) -> str:
         source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.chosen(source):
-            try:
-                passes = _passes(source, kernel)
-                edits |= _held(source, passes, elements)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-                continue
-        if not edits:
-            raise all_refuse(reasons, "no Triton kernel is launched here")
+        edits = edits_of_each(
+            TRITON.chosen(source),
+            lambda kernel: _held(source, _passes(source, kernel), elements),
+            "no Triton kernel is launched here",
+        )
         return source.rewrite(edits)
 
 

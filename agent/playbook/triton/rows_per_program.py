@@ -24,7 +24,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import edits_of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import binds
@@ -52,7 +52,7 @@ from agent.rewriting.triton.launch_options import (
 )
 from agent.rewriting.triton.persistence import count_of
 from agent.rewriting.triton.rows import RowKernel, row_kernel
-from agent.syntax import Source, descendants, is_commented
+from agent.syntax import Source, is_commented, names_in
 
 SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),
          (4096, 512), (4096, 1024), (8192, 1024), (8192, 2048))  # fmt: skip
@@ -162,19 +162,17 @@ def resize(x, length):
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that has one row a program, and its launches."""
         source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.chosen(source):
-            try:
-                more = _widened(source, kernel, params)
-                if edits.keys() & more.keys():
-                    raise NotApplicable(f"{kernel.name} shares a line with another kernel's launch")
-                edits |= more
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-        if not edits:
-            raise all_refuse(reasons, "no Triton kernel is launched here")
-        return source.rewrite(edits)
+        taken = set[cst.CSTNode]()
+
+        def widened(kernel: Kernel) -> dict[cst.CSTNode, Edit]:
+            found = _widened(source, kernel, params)
+            if taken & found.keys():
+                raise NotApplicable(f"{kernel.name} shares a line with another kernel's launch")
+            taken.update(found)
+            return found
+
+        otherwise = "no Triton kernel is launched here"
+        return source.rewrite(edits_of_each(TRITON.chosen(source), widened, otherwise))
 
 
 def _shortest(subject: Subject) -> int:
@@ -263,7 +261,7 @@ def _own_name(source: Source, launch: Launch, wanted: str) -> str:
     """A name for one launch: the next of the same function has another, which may be made first."""
     launches = [x for k in TRITON.launched(source) for x in k.launches]
     place = [x.node for x in launches if x.function is launch.function].index(launch.node)
-    used = {name.value for name in descendants(source.module, cst.Name)}
+    used = names_in(source.module)
     names = (wanted if n == 1 else f"{wanted}_{n}" for n in count(1))
     return next(islice((name for name in names if name not in used), place, None))
 

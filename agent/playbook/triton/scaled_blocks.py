@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import ClassVar
 
 import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.computed_sizes import ComputedTile, computed_tiles
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.following import following
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.size_changes import SMALLEST_DOT
@@ -121,21 +123,19 @@ def square(x):
 
 def _tiles(subject: Subject) -> list[ComputedTile]:
     source = subject.source
+
+    def computed(kernel: Kernel) -> list[ComputedTile]:
+        check_untuned(source, [kernel], "the block sizes")
+        for launch in kernel.launches:
+            check_builtins(source, launch.node, "max", "min")
+        looped, _ = ((), ()) if subject.hardware.interpreted else loop_sizes(source, kernel)
+        elsewhere = {size.constant: IN_LOOP for size in looped}
+        return [*computed_tiles(TRITON, source, kernel, elsewhere)]
+
+    each = of_each(TRITON.chosen(source), computed, "no Triton kernel is launched here")
     found: dict[str, ComputedTile] = {}
-    reasons = []
-    for kernel in TRITON.chosen(source):
-        try:
-            check_untuned(source, [kernel], "the block sizes")
-            for launch in kernel.launches:
-                check_builtins(source, launch.node, "max", "min")
-            looped, _ = ((), ()) if subject.hardware.interpreted else loop_sizes(source, kernel)
-            elsewhere = {size.constant: IN_LOOP for size in looped}
-            for tile in computed_tiles(TRITON, source, kernel, elsewhere):
-                found.setdefault(tile.name, tile)
-        except NotApplicable as reason:
-            reasons.append(str(reason))
-    if not found:
-        raise all_refuse(reasons, "no Triton kernel is launched here")
+    for tile in chain.from_iterable(each):
+        found.setdefault(tile.name, tile)
     return list(found.values())
 
 

@@ -35,7 +35,8 @@ from agent.analysis.triton.round_memory import LOAD, STORE
 from agent.launches import values_of
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.triton.edits import Edit, free_name, giving
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.triton.edits import Edit, giving
 from agent.syntax import Source, argument, descendants, keyword
 
 BACKWARDS, FORWARDS = "backwards", "forwards"

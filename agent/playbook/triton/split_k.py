@@ -40,7 +40,7 @@ class SplitK(Advice):
         source = subject.source
         for kernel in TRITON.chosen(source):
             body = kernel.function.node.body
-            if any(True for _ in TRITON.find(source, body, ATOMICS)):
+            if TRITON.has(source, body, ATOMICS):
                 continue
             for dot in TRITON.find(source, body, TRITON.dots):
                 loop = next((a for a in source.ancestors(dot) if isinstance(a, cst.For)), None)

@@ -24,17 +24,16 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.spans import holds_at
 from agent.analysis.triton.tiles import TileAccess
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.rewriting.common.formatting import NewCall, laid_out
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.described import (
     KINDS,
     Described,
@@ -49,17 +48,15 @@ from agent.rewriting.triton.described import (
     wanted_name,
 )
 from agent.rewriting.triton.descriptors import (
-    allocator,
-    before_kernels,
     check_given,
     check_present,
     conditions,
     descriptor_place,
     fitting,
     only_where,
-    scratch,
+    with_descriptors,
 )
-from agent.rewriting.triton.edits import Edit, free_name, with_heuristics, with_parameters
+from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.syntax import Source
 
 
@@ -196,23 +193,10 @@ def matmul(a, b):
     def apply(self, subject: Subject, params: Params) -> str:
         """Describe the tiles of every launched kernel that can be."""
         check_hardware(subject)
-        source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        functions: list[str] = []
-        reasons: list[str] = []
-        allocate = free_name(source, "allocate")
-        for kernel in TRITON.chosen(source):
-            try:
-                more, function = _described(source, kernel, KINDS[params["tiles"]])
-                edits |= more | allocator(source, kernel, allocate)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-                continue
-            functions.append(function)
-        if not edits:
-            raise all_refuse(reasons, "no Triton kernel is launched here")
-        functions.append(scratch(source, allocate))
-        return source.rewrite(edits | before_kernels(source, functions))
+        source, kinds = subject.source, KINDS[params["tiles"]]
+        return with_descriptors(
+            source, lambda kernel, fits: _described(source, kernel, kinds, fits)
+        )
 
 
 def tile_variants(entry: Optimization, subject: Subject) -> list[Params]:
@@ -238,7 +222,7 @@ class Made:
 
 
 def _described(
-    source: Source, kernel: Kernel, kinds: Sequence[str]
+    source: Source, kernel: Kernel, kinds: Sequence[str], fits: str
 ) -> tuple[dict[cst.CSTNode, Edit], str]:
     """The edits of a kernel, and the function that says whether its arrays fit."""
     tl = language(source, kernel)
@@ -250,9 +234,6 @@ def _described(
     layouts = [layout(access) for access in accesses]
     check_given(source, kernel, layouts)
     flag = unused(kernel, "DESCRIPTORS")
-    fits = free_name(
-        source, f"{'' if _is_only(source) else kernel.name.replace('.', '_') + '_'}descriptors_fit"
-    )
     edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
     edits |= with_heuristics(source, kernel, {flag: fits})
     edits |= branches(source, [made.described for made in found], flag, tl)
@@ -322,7 +303,3 @@ def _preceded(made: dict[str, str], flag: str, inner: Edit | None) -> Edit:
         return cst.FlattenSentinel([lines.with_changes(leading_lines=leading), changed])
 
     return edit
-
-
-def _is_only(source: Source) -> bool:
-    return len(TRITON.launched(source)) == 1

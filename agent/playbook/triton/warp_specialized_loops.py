@@ -17,7 +17,7 @@ Source: the `warp_specialize` of `tl.range`, which the tutorials use for attenti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -28,12 +28,12 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, torch_module
-from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import LOAD
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.playbook.triton.tile_descriptors import TileDescriptors
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.described import MAKE, check_hardware
 from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.rewriting.triton.launch_options import check, setting_options
@@ -58,31 +58,17 @@ class WarpSpecializedLoops(Optimization):
     hypothesis = "Warps that only load never wait for a product, nor a product for an address."
     revisit_after = frozenset({"tiles"})
     example: ClassVar[Params] = {"num_stages": 3}
+    sweep = tuple({"num_stages": stages} for stages in STAGES)
     before = TileDescriptors.before
-    after = '''\
-import torch
-import triton
-import triton.language as tl
-
-
-def descriptors_fit(args):
-    """Whether the arrays are laid out as tensor descriptors need."""
-    return (
-        args["a_ptr"].data_ptr() % 16 == 0
-        and args["a_ptr"].element_size() * args["stride_am"] % 16 == 0
-        and args["a_ptr"].element_size() * args["BLOCK_K"] >= 16
-        and args["b_ptr"].data_ptr() % 16 == 0
-        and args["b_ptr"].element_size() * args["stride_bk"] % 16 == 0
-        and args["b_ptr"].element_size() * args["BLOCK_N"] >= 16
-    )
-
-
-def allocate(size, alignment, stream):
-    """Memory for the descriptors of one launch."""
-    return torch.empty(size, device="cuda", dtype=torch.int8)
-
-
-@triton.heuristics({"DESCRIPTORS": descriptors_fit})
+    after = TileDescriptors.after.replace(
+        """\
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bk, stride_cm,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, DESCRIPTORS: tl.constexpr,
+):
+""",
+        """\
 @triton.heuristics({"SPECIALIZED": lambda args: torch.cuda.get_device_capability() >= (10, 0)})
 @triton.jit
 def matmul_kernel(
@@ -101,43 +87,11 @@ def matmul_kernel(
     DESCRIPTORS: tl.constexpr,
     SPECIALIZED: tl.constexpr,
 ):
-    pid_m = tl.program_id(0)
-    pid_n = tl.program_id(1)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :]
-    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :]
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    if DESCRIPTORS:
-        a_desc = tl.make_tensor_descriptor(a_ptr, [M, K], [stride_am, 1], [BLOCK_M, BLOCK_K])
-        b_desc = tl.make_tensor_descriptor(b_ptr, [K, N], [stride_bk, 1], [BLOCK_K, BLOCK_N])
-    for k in tl.range(0, K, BLOCK_K, warp_specialize=DESCRIPTORS and SPECIALIZED):
-        a_mask = (offs_m[:, None] < M) & (offs_k[None, :] < K - k)
-        b_mask = (offs_k[:, None] < K - k) & (offs_n[None, :] < N)
-        if DESCRIPTORS:
-            a = a_desc.load([pid_m * BLOCK_M, k])
-            b = b_desc.load([k, pid_n * BLOCK_N])
-        else:
-            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
-            b = tl.load(b_ptrs, mask=b_mask, other=0.0)
-        acc = tl.dot(a, b, acc)
-        a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K * stride_bk
-    c_ptrs = c_ptr + offs_m[:, None] * stride_cm + offs_n[None, :]
-    tl.store(c_ptrs, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
-
-
-def matmul(a, b):
-    (M, K), (_, N) = a.shape, b.shape
-    c = torch.empty((M, N), device=a.device, dtype=torch.float32)
-    grid = (triton.cdiv(M, 64), triton.cdiv(N, 64))
-    triton.set_allocator(allocate)
-    matmul_kernel[grid](
-        a, b, c, M, N, K, a.stride(0), b.stride(0), c.stride(0), BLOCK_M=64, BLOCK_N=64, BLOCK_K=32
+""",
+    ).replace(
+        "range(0, K, BLOCK_K)",
+        "tl.range(0, K, BLOCK_K, warp_specialize=DESCRIPTORS and SPECIALIZED)",
     )
-    return c
-'''
 
     trial = TritonTrial(
         kernel="matmul_kernel",
@@ -146,12 +100,6 @@ def matmul(a, b):
         calls=PRODUCTS,
         types_after=(P, P, P, *["i32"] * 6, 64, 64, 32, True, False),
     )
-
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """Stages."""
-        found: list[Params] = [{"num_stages": stages} for stages in STAGES]
-        self.apply(subject, found[0])
-        return found
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set the stages, load through descriptors, and take the loops apart."""
@@ -213,7 +161,7 @@ def _loop(source: Source, kernel: Kernel) -> tuple[cst.For, cst.Call, cst.Call]:
     for loop in descendants(kernel.function.node.body, cst.For):
         if any(inner is not loop for kind in LOOPS for inner in descendants(loop, kind)):
             continue
-        if not any(True for _ in TRITON.find(source, loop.body, TRITON.dots)):
+        if not TRITON.has(source, loop.body, TRITON.dots):
             continue
         found += [(loop, load) for load in loads if loop in source.ancestors(load)][:1]
     if len(found) != 1:

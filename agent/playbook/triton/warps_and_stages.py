@@ -22,7 +22,7 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.following import following
 from agent.analysis.common.intensity import tile_extent
 from agent.analysis.common.kernels import KernelClass
@@ -146,14 +146,9 @@ def _kernels(subject: Subject) -> tuple[list[KernelOptions], bool]:
     check_untuned(source, launched, "the warps")
     free = [k for k in launched if not why_tuned(source, k, "the warps")]
     dots = [k for k in free if TRITON.has_dot(source, k)]
-    found, reasons = [], []
-    for kernel in dots or free:
-        try:
-            found.append(options_of(source, kernel, DEFAULTS))
-        except NotApplicable as reason:
-            reasons.append(str(reason))
-    if not found:
-        raise all_refuse(reasons, "no kernel here")
+    found = of_each(
+        dots or free, lambda kernel: options_of(source, kernel, DEFAULTS), "no kernel here"
+    )
     return found, bool(dots)
 
 

@@ -25,7 +25,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -173,16 +173,11 @@ def _places(subject: Subject) -> list[RowLaunches | BlockRamp]:
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter knows no warps")
     source = subject.source
-    found: list[RowLaunches | BlockRamp] = []
-    reasons: list[str] = []
-    for kernel in TRITON.chosen(source):
-        try:
-            found.append(_place(source, kernel))
-        except NotApplicable as reason:
-            reasons.append(str(reason))
-    if not found:
-        raise all_refuse(reasons, "no Triton kernel is launched here")
-    return found
+    return of_each(
+        TRITON.chosen(source),
+        lambda kernel: _place(source, kernel),
+        "no Triton kernel is launched here",
+    )
 
 
 def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:

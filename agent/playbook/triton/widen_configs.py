@@ -38,7 +38,7 @@ from agent.analysis.triton.configs import (
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tuners import check_may_try, other_tuner
 from agent.playbook.base import REORDERED, OfEachKernel
-from agent.playbook.trial import P, TritonTrial
+from agent.playbook.trial import TUNED, P, TritonTrial
 from agent.rewriting.common.elements import with_elements
 from agent.rewriting.triton.edits import Edit
 from agent.syntax import Source, argument, descendants, keyword
@@ -57,32 +57,7 @@ class WidenConfigs(OfEachKernel):
     changes_rounding = REORDERED
     idle_in_interpreter = "Triton's interpreter cannot time configs"
     example: ClassVar[Params] = {}
-    before = """\
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.autotune(
-    configs=[
-        triton.Config({"BLOCK": 512}, num_warps=2),
-        triton.Config({"BLOCK": 1024}, num_warps=4),
-    ],
-    key=["n"],
-)
-@triton.jit
-def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offsets, mask=offsets < n)
-    tl.store(y_ptr + offsets, tl.maximum(x, 0.0), mask=offsets < n)
-
-
-def relu(x):
-    y = torch.empty_like(x)
-    grid = lambda META: (triton.cdiv(x.numel(), META["BLOCK"]),)
-    relu_kernel[grid](x, y, x.numel())
-    return y
-"""
+    before = TUNED
     after = before.replace(
         '        triton.Config({"BLOCK": 1024}, num_warps=4),\n',
         """\

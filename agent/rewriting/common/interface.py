@@ -84,14 +84,6 @@ class Interface:
         return tuple(launch.arguments[name] for launch in self.kernel.launches)
 
 
-def merged(several: Sequence[Edits]) -> dict[Any, Any]:
-    """The edits of several kernels; two of one node would be a launch shared by both."""
-    found: dict[Any, Any] = {}
-    for edits in several:
-        found |= edits
-    return found
-
-
 def _is_used_once(source: Source, given: cst.BaseExpression) -> bool:
     if not isinstance(given, cst.Name):
         return False

@@ -182,7 +182,7 @@ def _matmul_names(
     names = [t.constant for t in tiles]
     kernel = tiles[0].kernel
     body = kernel.function.node.body
-    if len(names) != 3 or not any(True for _ in dialect.find(source, body, dialect.dots)):
+    if len(names) != 3 or not dialect.has(source, body, dialect.dots):
         return None
     for call in dialect.find(source, body, dialect.accumulators):
         shape = dialect.shapes[dialect.called(source, call) or ""].of(call)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
-from agent.syntax import Source, descendants
+from agent.syntax import Source
 
 
 def spelling(source: Source, call: cst.Call) -> str:
@@ -27,16 +26,6 @@ def replacing(
     alone = isinstance(around, cst.Assign | cst.AnnAssign | cst.Arg | cst.Element | cst.Index)
     bare = alone or text.isidentifier()
     return lambda _: cst.parse_expression(text if bare else f"({text})")
-
-
-def unused(kernel: Kernel, wanted: str, taken: Collection[str] = ()) -> str:
-    """A name like the wanted one that the kernel does not use."""
-    used = {n.value for n in descendants(kernel.function.node, cst.Name)} | set(taken)
-    number = 2
-    name = wanted
-    while name in used:
-        name, number = f"{wanted}_{number}", number + 1
-    return name
 
 
 def line_of(source: Source, node: cst.CSTNode) -> cst.SimpleStatementLine:

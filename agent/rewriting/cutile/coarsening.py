@@ -5,17 +5,20 @@ Shared by the entries that widen a tile along an axis on which each block had a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.cutile.accesses import checks_bounds
 from agent.analysis.cutile.blocks import launches
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.extents import Sizes
-from agent.syntax import Source, argument, assigned, descendants
+from agent.analysis.cutile.spelling import tile_module
+from agent.syntax import Source, argument, assigned, assigned_each, descendants, keyword
 
 LOAD, STORE = f"{CT}load", f"{CT}store"
 
@@ -42,7 +45,7 @@ def block_name(source: Source, kernel: Kernel, axis: int, *, first: bool = False
         raise NotApplicable(
             f"it asks {len(blocks)} times for the block along the grid's axis {axis}"
         )
-    names = [t.value for t, value in _assigned_each(body)
+    names = [t.value for t, value in assigned_each(body)
              if value is blocks[0] and isinstance(t, cst.Name)]  # fmt: skip
     if len(names) != 1:
         raise NotApplicable("its block is not kept under a name")
@@ -58,6 +61,44 @@ def block_name(source: Source, kernel: Kernel, axis: int, *, first: bool = False
         what = "row" if first else "index"
         raise NotApplicable(f"line {line} uses `{name}` for more than the {what} of a tile")
     return name
+
+
+@dataclass(frozen=True)
+class Widened:
+    """What gives a block of a kernel several items."""
+
+    edges: tuple[cst.Integer, ...]
+    """The `1` of every tile shape that stands for the one item."""
+    extents: tuple[cst.BaseExpression, ...]
+    """How many items there are, in every grid."""
+
+
+def widened(source: Source, kernels: Iterable[Widened], items: str) -> str:
+    """The file with so many items a block, and grids that are shorter by as much."""
+    tile = tile_module(source)
+    edits: dict[Any, Any] = {}
+    for kernel in kernels:
+        edits |= {edge: lambda old: old.with_changes(value=items) for edge in kernel.edges}
+        edits |= {extent: divided(tile, items) for extent in kernel.extents}
+    return source.rewrite(edits)
+
+
+def check_body(source: Source, kernel: Kernel) -> None:
+    """Refuse what takes tiles apart or multiplies them, and is no call."""
+    for node in descendants(kernel.function.node.body, cst.Subscript):
+        if not isinstance(node.value, cst.Attribute) or node.value.attr.value != "shape":
+            raise NotApplicable(f"line {source.line(node)} takes a tile apart")
+    for product in descendants(kernel.function.node.body, cst.BinaryOperation):
+        if isinstance(product.operator, cst.MatrixMultiply):
+            raise NotApplicable(f"line {source.line(product)} multiplies tiles")
+
+
+def check_access(source: Source, call: cst.Call) -> None:
+    """Refuse a load or store that another tile could take out of its array, or to other axes."""
+    if not checks_bounds(source, call):
+        raise NotApplicable(f"line {source.line(call)} does not check bounds")
+    if keyword(call, "order") is not None:
+        raise NotApplicable(f"line {source.line(call)} orders the axes anew")
 
 
 def place_of(call: cst.Call, name: str) -> int | None:
@@ -129,15 +170,3 @@ def _is_shared(source: Source, launch: Launch) -> bool:
         return True
     uses = {use for a in source.assignments(launch.grid) for use in source.uses(a)}
     return uses != {launch.grid}
-
-
-def _assigned_each(
-    body: cst.BaseSuite,
-) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """What is assigned, element by element where a tuple is assigned to a tuple."""
-    for target, value in assigned(body):
-        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
-            for one, other in zip(target.elements, value.elements, strict=False):
-                yield one.value, other.value
-        else:
-            yield target, value

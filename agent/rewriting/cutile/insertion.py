@@ -9,20 +9,11 @@ import libcst as cst
 from agent.analysis.common.module_names import bound_at
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CUTILE
-from agent.syntax import Source, descendants
+from agent.rewriting.common.insertion import first_kernel, imports_above
+from agent.syntax import Source
 from agent.tuning.imports import with_imports
 
 Edit = Callable[[cst.Module], cst.Module]
-
-
-def free_name(source: Source, wanted: str) -> str:
-    """The name, or the first of `name_2`, `name_3` that the file does not use."""
-    used = {name.value for name in descendants(source.module, cst.Name)}
-    number, name = 1, wanted
-    while name in used:
-        number += 1
-        name = f"{wanted}_{number}"
-    return name
 
 
 def after_imports(source: Source, *lines: str, module: str = "") -> Edit:
@@ -38,11 +29,11 @@ def after_imports(source: Source, *lines: str, module: str = "") -> Edit:
     Raises:
         NotApplicable: nothing gives that module its name above the first kernel.
     """
-    kernel = first_kernel(source)
-    imports = [
-        i for i, statement in enumerate(source.module.body[:kernel]) if _is_import(statement)
+    kernel = first_kernel(CUTILE, source)
+    below = [
+        *imports_above(source, kernel),
+        *([_bound_at(source, module, kernel)] if module else []),
     ]
-    below = [*imports, *([_bound_at(source, module, kernel)] if module else [])]
     statements = [cst.parse_statement(line) for line in lines]
     statements[0] = statements[0].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
     return _inserting(max(below) + 1 if below else kernel, statements)
@@ -50,7 +41,7 @@ def after_imports(source: Source, *lines: str, module: str = "") -> Edit:
 
 def with_import(source: Source, line: str) -> Edit:
     """The edit that writes an import where it belongs among those above the first kernel."""
-    kernel = first_kernel(source)
+    kernel = first_kernel(CUTILE, source)
 
     def edit(module: cst.Module) -> cst.Module:
         above = with_imports(module.body[:kernel], [line], module.default_newline)
@@ -73,7 +64,7 @@ def before_kernels(source: Source, *functions: str, module: str) -> Edit:
     _bound_at(source, module, None)
     empty = [cst.EmptyLine(indent=False)] * 2
     written = [cst.parse_statement(f).with_changes(leading_lines=empty) for f in functions]
-    return _inserting(first_kernel(source), written)
+    return _inserting(first_kernel(CUTILE, source), written)
 
 
 def _bound_at(source: Source, module: str, last: int | None) -> int:
@@ -84,25 +75,9 @@ def _bound_at(source: Source, module: str, last: int | None) -> int:
     return place
 
 
-def first_kernel(source: Source) -> int:
-    """The number of the statement of the module that holds the first kernel."""
-    kernels = {kernel.function.node for kernel in CUTILE.kernels(source)}
-    return next(
-        i
-        for i, statement in enumerate(source.module.body)
-        if any(node in kernels for node in descendants(statement, cst.FunctionDef))
-    )
-
-
 def _inserting(place: int, statements: Sequence[cst.CSTNode]) -> Edit:
     def edit(module: cst.Module) -> cst.Module:
         body = [*module.body[:place], *statements, *module.body[place:]]
         return module.with_changes(body=body)
 
     return edit
-
-
-def _is_import(statement: cst.CSTNode) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and any(
-        isinstance(part, cst.Import | cst.ImportFrom) for part in statement.body
-    )

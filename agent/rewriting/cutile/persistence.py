@@ -28,8 +28,9 @@ from agent.analysis.cutile.blocks import (
 )
 from agent.analysis.cutile.dialect import grid_axis
 from agent.analysis.cutile.waiting import check_never_waits
+from agent.rewriting.common.insertion import part_of_number, unused
 from agent.rewriting.common.parameters import taking
-from agent.rewriting.cutile.blocks import replacing, spelling, unused
+from agent.rewriting.cutile.blocks import replacing, spelling
 from agent.syntax import Edits, Source, descendants
 
 
@@ -66,7 +67,9 @@ def looped(source: Source, kernel: Kernel) -> Looped:
         count.call: replacing(source, count.call, extents[count.axis]) for count in counts
     }
     for index in indices:
-        edits[index.call] = replacing(source, index.call, _part(variable, extents, index.axis))
+        edits[index.call] = replacing(
+            source, index.call, part_of_number(variable, extents, index.axis)
+        )
     for number in numbers:
         edits[number] = replacing(source, number, variable)
     whole = " * ".join(extents)
@@ -169,14 +172,3 @@ def _named_number(
                 if value is numbers[0] and not any(binds(s, name) for s in others):
                     return name, line
     return None
-
-
-def _part(block: str, extents: Sequence[str], axis: int) -> str:
-    """A block's index along one axis, out of its number; the first axis counts fastest."""
-    if len(extents) == 1:
-        return block
-    before = " * ".join(extents[:axis])
-    if axis > 1:
-        before = f"({before})"
-    over = f"{block} // {before}" if before else block
-    return over if axis == len(extents) - 1 else f"{over} % {extents[axis]}"

@@ -47,11 +47,11 @@ def check_hardware(subject: Subject) -> None:
 
 def check_undescribed(source: Source, kernel: Kernel) -> None:
     """Raise `NotApplicable` for a kernel that has tensor descriptors."""
-    if any(True for _ in TRITON.find(source, kernel.function.node.body, (MAKE,))):
+    if TRITON.has(source, kernel.function.node.body, (MAKE,)):
         raise NotApplicable(f"{kernel.name} makes tensor descriptors already")
     made = [n for n in descendants(source.module, cst.Name) if source.name(n) == ON_HOST]
     through = (f for f in (*TRITON.loads, *TRITON.stores) if f.endswith(THROUGH_DESCRIPTOR))
-    if made and any(True for _ in TRITON.find(source, kernel.function.node.body, tuple(through))):
+    if made and TRITON.has(source, kernel.function.node.body, tuple(through)):
         raise NotApplicable(f"the host makes tensor descriptors for {kernel.name} already")
     launching = {launch.function for launch in kernel.launches}
     for name in made:

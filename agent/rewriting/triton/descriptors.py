@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import TypeVar
@@ -11,6 +11,7 @@ import libcst as cst
 
 from agent.analysis.common.absent import may_be_none
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.arguments import does_without
@@ -18,9 +19,10 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, torch_module, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
 from agent.rewriting.common.formatting import STEP, Place
+from agent.rewriting.common.insertion import first_kernel, free_name, imports_above
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import Edit, statement_of
-from agent.syntax import Source, descendants
+from agent.syntax import Source
 
 ALIGNMENT_BYTES = 16
 Node = TypeVar("Node", cst.SimpleStatementLine, cst.BaseExpression)
@@ -208,7 +210,33 @@ def fitting(name: str, lines: Sequence[str]) -> str:
     )
 
 
-def allocator(source: Source, kernel: Kernel, name: str) -> dict[cst.CSTNode, Edit]:
+def with_descriptors(
+    source: Source, describe: Callable[[Kernel, str], tuple[dict[cst.CSTNode, Edit], str]]
+) -> str:
+    """The file with descriptors that its kernels make.
+
+    Args:
+        source: the file.
+        describe: gives the edits of a kernel, and the function that says whether its arrays fit,
+            which is to have that name. Raises `NotApplicable` for a kernel that has to stay.
+    """
+    allocate = free_name(source, "allocate")
+    alone = len(TRITON.launched(source)) == 1
+
+    def described(kernel: Kernel) -> tuple[dict[cst.CSTNode, Edit], str]:
+        prefix = "" if alone else f"{kernel.name.replace('.', '_')}_"
+        edits, function = describe(kernel, free_name(source, f"{prefix}descriptors_fit"))
+        return edits | _allocator(source, kernel, allocate), function
+
+    found = of_each(TRITON.chosen(source), described, "no Triton kernel is launched here")
+    edits: dict[cst.CSTNode, Edit] = {}
+    for more, _ in found:
+        edits |= more
+    functions = [*(function for _, function in found), _scratch(source, allocate)]
+    return source.rewrite(edits | before_kernels(source, functions))
+
+
+def _allocator(source: Source, kernel: Kernel, name: str) -> dict[cst.CSTNode, Edit]:
     """The edits that set the allocator above each launch."""
     line = f"{triton_module(source, kernel)}.set_allocator({name})"
     edits: dict[cst.CSTNode, Edit] = {}
@@ -218,7 +246,7 @@ def allocator(source: Source, kernel: Kernel, name: str) -> dict[cst.CSTNode, Ed
     return edits
 
 
-def scratch(source: Source, name: str) -> str:
+def _scratch(source: Source, name: str) -> str:
     """The function that gives memory for descriptors. Raises `NotApplicable` without torch."""
     torch = torch_module(source, "which allocates")
     return (
@@ -232,14 +260,8 @@ def before_kernels(
     source: Source, functions: Sequence[str], import_line: str | None = None
 ) -> dict[cst.CSTNode, Edit]:
     """The edits that write functions above the first kernel, and an import below the others."""
-    kernels = {kernel.function.node for kernel in TRITON.kernels(source)}
-    statements = source.module.body
-    place = next(
-        i
-        for i, statement in enumerate(statements)
-        if any(node in kernels for node in descendants(statement, cst.FunctionDef))
-    )
-    imports = max((i + 1 for i, s in enumerate(statements[:place]) if _is_import(s)), default=0)
+    place = first_kernel(TRITON, source)
+    imports = max(imports_above(source, place), default=-1) + 1
     if import_line is not None and not imports:
         raise NotApplicable("the file has no import at its top level to write below")
     added_import = [cst.parse_statement(import_line)] if import_line is not None else []
@@ -252,9 +274,3 @@ def before_kernels(
         return module.with_changes(body=body)
 
     return {source.module: edit}
-
-
-def _is_import(statement: cst.CSTNode) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and any(
-        isinstance(part, cst.Import | cst.ImportFrom) for part in statement.body
-    )

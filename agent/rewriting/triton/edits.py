@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import libcst as cst
 
@@ -16,20 +16,9 @@ from agent.analysis.triton.tables import HEURISTICS
 from agent.rewriting.common.elements import uncommented, with_entries
 from agent.rewriting.common.formatting import STEP, WIDTH, Place
 from agent.rewriting.common.parameters import taking
-from agent.syntax import Source, descendants, with_keyword
+from agent.syntax import Source, with_keyword
 
 Edit = Callable[[Any], Any]
-Node = TypeVar("Node", bound=cst.CSTNode)
-
-
-def free_name(source: Source, wanted: str) -> str:
-    """The name, or the first of `name_2`, `name_3` that the file does not use."""
-    used = {name.value for name in descendants(source.module, cst.Name)}
-    number, name = 1, wanted
-    while name in used:
-        number += 1
-        name = f"{wanted}_{number}"
-    return name
 
 
 def with_parameters(

@@ -15,7 +15,7 @@ from agent.analysis.triton.dialect import ROUNDING
 from agent.analysis.triton.host import HostView, LaunchGrid
 from agent.analysis.triton.spans import holds_at
 from agent.rewriting.triton.edits import Edit, writing
-from agent.syntax import Source, descendants, edited, is_commented
+from agent.syntax import Source, descendants, edited, is_commented, names_in
 
 META = "META"
 
@@ -125,7 +125,7 @@ def count_at(source: Source, launch: Launch, grid: LaunchGrid, extent: cst.BaseE
     if (
         not is_pure(source, extent, ROUNDING)
         or is_commented(extent)
-        or (grid.meta and any(n.value == grid.meta for n in descendants(at_launch, cst.Name)))
+        or (grid.meta and grid.meta in names_in(at_launch))
     ):
         raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
     if grid.meta is None:

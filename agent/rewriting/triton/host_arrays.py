@@ -17,8 +17,8 @@ from agent.analysis.triton.program_ids import PROGRAM_ID
 from agent.analysis.triton.spans import holds_at
 from agent.analysis.triton.tiles import TileAccess
 from agent.rewriting.common.formatting import STEP, WIDTH
+from agent.rewriting.common.insertion import free_name
 from agent.rewriting.triton.described import in_memory
-from agent.rewriting.triton.edits import free_name
 from agent.syntax import Source
 
 MOST_LEADING = 3

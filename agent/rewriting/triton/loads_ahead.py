@@ -13,7 +13,8 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.broadcasts import TL, shape_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.pointers import root
-from agent.analysis.triton.program_ids import one_block, unused
+from agent.analysis.triton.program_ids import one_block
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.loops import LOAD
 from agent.syntax import Source, descendants
 
@@ -111,7 +112,7 @@ def _has_many_dimensions(source: Source, kernel: Kernel) -> bool:
         for element in subscript.slice
     )
     shaped = (f"{TL}{name}" for name in ("expand_dims", "make_block_ptr", "reshape", "view"))
-    return spread or any(True for _ in TRITON.find(source, body, tuple(shaped)))
+    return spread or TRITON.has(source, body, tuple(shaped))
 
 
 def _is_loaded_always(

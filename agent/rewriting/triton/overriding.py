@@ -15,7 +15,7 @@ from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import is_unchanged
 from agent.analysis.triton.dialect import ROUNDING
 from agent.rewriting.triton.edits import Edit, giving, writing
-from agent.syntax import Function, Source, descendants
+from agent.syntax import Function, Source, names_in
 
 KNOWN = ("builtins.max", "builtins.min", *ROUNDING)
 
@@ -75,7 +75,7 @@ def _may_hold(source: Source, line: cst.SimpleStatementLine, name: cst.Name, tex
     assigned."""
     if source.uses(source.assignments(name)[0]) != (name,):
         return False
-    names = {each.value for each in descendants(cst.parse_expression(text), cst.Name)}
+    names = names_in(cst.parse_expression(text))
     return all(is_unchanged(source, each, line, name) for each in names)
 
 

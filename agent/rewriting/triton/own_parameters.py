@@ -8,7 +8,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import binds
-from agent.analysis.triton.program_ids import unused
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source, descendants, names_in
 

@@ -24,13 +24,9 @@ from agent.analysis.triton.host import (
     torch_module,
 )
 from agent.analysis.triton.multiprocessors import grid_follows_gpu
-from agent.analysis.triton.program_ids import (
-    NUM_PROGRAMS,
-    ProgramIndex,
-    program_indices,
-    unused,
-)
+from agent.analysis.triton.program_ids import NUM_PROGRAMS, ProgramIndex, program_indices
 from agent.analysis.triton.waiting import check_never_waits
+from agent.rewriting.common.insertion import free_name, part_of_number, unused
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.early_returns import (
     beyond,
@@ -40,7 +36,6 @@ from agent.rewriting.triton.early_returns import (
 )
 from agent.rewriting.triton.edits import (
     Edit,
-    free_name,
     giving,
     parenthesized,
     removing,
@@ -241,7 +236,8 @@ def _replacements(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:
     inside = {call for node in numbered for call in descendants(node, cst.Call)}
     for index in rounds.indices:
         if index.call not in inside:
-            part = _part(variable, rounds, index.axis)
+            extents = [extent.name for extent in rounds.extents]
+            part = part_of_number(variable, extents, index.axis)
             edits[index.call] = writing(parenthesized(source, index.call, part))
     return {node: edit for node, edit in edits.items() if node not in inside}
 
@@ -276,16 +272,6 @@ def _numbered(rounds: Rounds) -> list[cst.BinaryOperation]:
         for operation in descendants(kernel.function.node.body, cst.BinaryOperation)
         if source.code(operation) == number
     ]
-
-
-def _part(program: str, rounds: Rounds, axis: int) -> str:
-    """A program's place along one axis, out of its number; the first axis counts fastest."""
-    names = [extent.name for extent in rounds.extents]
-    if len(names) == 1:
-        return program
-    before = " * ".join(names[:axis])
-    over = f"{program} // {f'({before})' if axis > 1 else before}" if axis else program
-    return over if axis == len(names) - 1 else f"{over} % {names[axis]}"
 
 
 # --- the launches -------------------------------------------------------------------------------

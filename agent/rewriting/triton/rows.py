@@ -16,7 +16,8 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import naming, one_block, program_indices, unused
+from agent.analysis.triton.program_ids import naming, one_block, program_indices
+from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.edits import Edit, begun, followed, writing
 from agent.rewriting.triton.row_extents import Reading, RowExtent, RowNames, of_cast
 from agent.syntax import Source

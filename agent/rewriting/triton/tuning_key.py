@@ -21,7 +21,8 @@ from agent.analysis.triton.host import HostView, launches_in_sight, triton_modul
 from agent.analysis.triton.multiprocessors import follows_gpu
 from agent.analysis.triton.tuners import key_of, tuner_of
 from agent.launches import ObservedLaunch
-from agent.rewriting.triton.edits import Edit, free_name, giving, with_parameters
+from agent.rewriting.common.insertion import free_name
+from agent.rewriting.triton.edits import Edit, giving, with_parameters
 from agent.syntax import Source, descendants
 
 
