@@ -7,7 +7,7 @@ with together with what was loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
@@ -32,7 +32,9 @@ class Uses:
         self._source = source
         self._functions = CUTILE.reached(source, kernel)
         self._names: dict[str, dict[str, str]] = {f.name: {} for f in self._functions}
-        """Function -> its local name -> the parameter of the kernel that this is."""
+        """Function -> its local name -> the parameter of the kernel that this is at first."""
+        self._also: dict[str, dict[str, set[str]]] = {f.name: {} for f in self._functions}
+        """Function -> its local name -> those that it is in other calls of the function."""
         self._holds: dict[str, dict[str, frozenset[str]]] = {f.name: {} for f in self._functions}
         """Function -> its local name -> the parameters whose values went into it."""
         self.arrays: set[str] = set()
@@ -69,18 +71,29 @@ class Uses:
     # --- which parameter a name is --------------------------------------------------------------
 
     def _follow_names(self, function: Function) -> None:
-        names = self._names[function.name]
         for target, value in assigned(function.node.body):
-            found = self._root(function, value)
-            if isinstance(target, cst.Name) and found is not None:
-                names.setdefault(target.value, found)
+            if isinstance(target, cst.Name):
+                self._name(function, target.value, self._roots(function, value))
         for call in descendants(function.node.body, cst.Call):
             helper = self._source.function_of(call.func)
             if helper is None or helper.name not in self._names or helper is function:
                 continue
             for name, value in given_to(helper, call).items():
-                if (found := self._root(function, value)) is not None:
-                    self._names[helper.name].setdefault(name, found)
+                self._name(helper, name, self._roots(function, value))
+
+    def _name(self, function: Function, name: str, found: Sequence[str]) -> None:
+        if found:
+            first = self._names[function.name].setdefault(name, found[0])
+            self._also[function.name].setdefault(name, set()).update({*found} - {first})
+
+    def _roots(self, function: Function, expression: cst.BaseExpression) -> tuple[str, ...]:
+        """All parameters that an expression may be: a helper may be given one or another."""
+        first = self._root(function, expression)
+        if first is None:
+            return ()
+        names = {n.value for n in descendants(expression, cst.Name)}
+        others = (self._also[function.name].get(name, set()) for name in sorted(names))
+        return (first, *sorted(set().union(*others) - {first}))
 
     def _root(self, function: Function, expression: cst.BaseExpression) -> str | None:
         """The parameter an expression is: itself, an element of it when a list, or a view of it."""
@@ -106,35 +119,36 @@ class Uses:
             self.multiplies |= called in CUTILE.dots
             first = argument(call, 0, "array")
             if called in ACCESSES and first is not None:
-                name = self._root(function, first)
+                found = self._roots(function, first)
                 tuples = [argument(call, *place) for place in (*INDICES, (2, "shape"))]
                 if called in CUTILE.stores:
                     tuples = tuples[:2]
             elif isinstance(call.func, cst.Attribute):
                 method = call.func.attr.value
-                name = self._root(function, call.func.value)
+                found = self._roots(function, call.func.value)
                 if method not in ("load", "store", "tiled_view"):
                     continue
                 called = f"{CT}{method}"
                 tuples = [argument(call, 0, "tile_shape" if method == "tiled_view" else "index")]
             else:
                 continue
-            if name is None:
+            if not found:
                 self.stores_elsewhere |= called in CUTILE.stores
                 continue
-            self.arrays.add(name)
+            self.arrays.update(found)
             if called in CUTILE.loads or called in ATOMIC:
-                self.loaded.add(name)
+                self.loaded.update(found)
             if called in CUTILE.stores:
-                self.stored.add(name)
+                self.stored.update(found)
             if called in BITWISE:
-                self.integers.add(name)
+                self.integers.update(found)
             if called == f"{CT}num_tiles":
                 tuples = tuples[2:]
             for value in tuples:
                 length = self._length(function, value) if value is not None else None
                 if length is not None:
-                    self._exact.setdefault(name, length)
+                    for name in found:
+                        self._exact.setdefault(name, length)
 
     def _length(self, function: Function, expression: cst.BaseExpression) -> int | None:
         """How many indices an expression is; None when it is handed in or computed."""

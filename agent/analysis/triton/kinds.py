@@ -222,8 +222,12 @@ class _KindQuestions:
         }
         return [
             self._line(name, "stored, and defined nowhere")
-            for name in sorted(names, key=self.source.line)
+            for name in sorted(names, key=self._place)
         ]
+
+    def _place(self, node: cst.CSTNode) -> tuple[int, int]:
+        start = self.source.place(node).start
+        return start.line, start.column
 
     def _is_undefined(self, name: cst.Name) -> bool:
         around = next(self.source.ancestors(name), None)
@@ -247,7 +251,7 @@ class _KindQuestions:
         found = [
             n for n in nodes if isinstance(n, cst.Call) and self.operations.operation(n) in names
         ]
-        return sorted(found, key=self.source.line)
+        return sorted(found, key=self._place)
 
     def _behind_call(self, call: cst.Call) -> frozenset[cst.CSTNode]:
         """What the operands of a call are computed from."""
@@ -339,7 +343,7 @@ class _KindQuestions:
                 for n in found
                 if self.operations.holds_load(self._function(n), n) and not self._selects(n)
             ]
-        return sorted(found, key=self.source.line)
+        return sorted(found, key=self._place)
 
     def _selects(self, node: cst.CSTNode) -> bool:
         """Whether it is a `tl.where` that asks for the place of an element, not for its value."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 import libcst as cst
 
+from agent.analysis.common.alternatives import are_alternatives
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.analysis.cutile.values import DEEP
@@ -241,7 +242,8 @@ def _in_place(file: KernelFile, function: Function, names: list[str]) -> bool:
     loads = _accesses(file, function, CUTILE.loads, names)
     stores = _accesses(file, function, (f"{CT}store", f"{CT}scatter"), names)
     return any(
-        file.source.line(load) <= file.source.line(store) and not exclusive(file, load, store)
+        file.source.line(load) <= file.source.line(store)
+        and not are_alternatives(file.source, load, store)
         for load in loads
         for store in stores
     )
@@ -270,18 +272,6 @@ def viewed(file: KernelFile, expression: cst.BaseExpression) -> cst.BaseExpressi
         case cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="tiled_view"))):
             return array
     return None
-
-
-def exclusive(file: KernelFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
-    """Whether two nodes stand in different branches of the same `if`."""
-    around, others = [*file.source.ancestors(one)], {*file.source.ancestors(other)}
-    return any(
-        isinstance(node, cst.If)
-        and node in others
-        and (node.body in around) != (node.body in others)
-        and (node.orelse in around) != (node.orelse in others)
-        for node in around
-    )
 
 
 def _tensor(file: KernelFile, expression: cst.BaseExpression, deep: int = 0) -> str | None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import libcst as cst
 from libcst.metadata import GlobalScope
 
+from agent.analysis.common.alternatives import are_alternatives
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.base import Found, Severity, check
 from agent.lint.checks.caching import GOOD, is_cached
-from agent.lint.checks.searching import GUIDE, KERNEL, exclusive, searched_spaces
+from agent.lint.checks.searching import GUIDE, KERNEL, searched_spaces
 from agent.lint.space import LAZY, LISTS, SEARCH, is_empty, is_generator
 from agent.syntax import argument, descendants, keyword, positional
 
@@ -221,7 +222,7 @@ def _never_both(file: KernelFile, one: cst.Name, other: cst.Name) -> bool:
     """
     if file.source.enclosing(one) is not file.source.enclosing(other):
         return True
-    if exclusive(file, one, other):
+    if are_alternatives(file.source, one, other):
         return True
     around = {*file.source.ancestors(other)}
     for node in file.source.ancestors(one):

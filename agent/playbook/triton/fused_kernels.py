@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import libcst as cst
-
+from agent.analysis.common.alternatives import are_alternatives
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Advice
-from agent.syntax import Source
 
 
 class FusedKernels(Advice):
@@ -45,7 +43,7 @@ class FusedKernels(Advice):
                     continue
                 if source.line(one.node) >= source.line(other.node):
                     continue
-                if _are_alternatives(source, one.node, other.node):
+                if are_alternatives(source, one.node, other.node):
                     continue
                 given = {source.code(v) for v in one.arguments.values()}
                 shared = [
@@ -58,20 +56,3 @@ class FusedKernels(Advice):
                         f"both with `{shared[0]}`"
                     )
         raise NotApplicable("no function launches two kernels that share a tensor")
-
-
-def _are_alternatives(source: Source, one: cst.CSTNode, other: cst.CSTNode) -> bool:
-    """Whether one of two launches stands in for the other: in the branches of an `if`, or where
-    the first has failed."""
-    around = [*source.ancestors(one)], [*source.ancestors(other)]
-    for both in (node for node in around[0] if node in around[1]):
-        parts: list[cst.CSTNode] = []
-        match both:
-            case cst.If(body=body, orelse=cst.CSTNode() as otherwise):
-                parts = [body, otherwise]
-            case cst.Try(body=body, handlers=handlers):
-                parts = [body, *handlers]
-        places = [next((n for n, p in enumerate(parts) if p in nodes), None) for nodes in around]
-        if None not in places and places[0] != places[1]:
-            return True
-    return False
