@@ -251,6 +251,7 @@ def serve(listener: socket.socket, kind: str) -> None:
 
 
 def _import(names: tuple[str, ...]) -> bool:
+    gc.disable()
     with _without_ends_of_libraries():
         for name in names:
             package = name.removesuffix(".*")
@@ -270,6 +271,7 @@ def _import(names: tuple[str, ...]) -> bool:
         _imported.setdefault(each.partition(".")[0], []).append(each)
     gc.collect()
     gc.freeze()
+    gc.enable()
     huge_pages.gather()
     return True
 
