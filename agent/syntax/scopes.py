@@ -5,7 +5,8 @@ LibCST's visitors copy every node they pass, and the providers visit the tree on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import libcst as cst
@@ -43,13 +44,24 @@ class _Found:
 
 
 class _Straight(cst.CSTVisitor):
-    """Visits the children itself, whitespace left out, and keeps LibCST from doing so."""
+    """Visits the children itself, whitespace left out, and keeps LibCST from doing so.
+
+    Its `visit` asks besides whether what a visitor gives back is a node, of abstract classes.
+    """
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if super().on_visit(node):
+        method = _method(type(self), type(node))
+        if method is None or method(self, node) is not False:
             for child in children(node):
-                child.visit(self)
+                self.on_visit(child)
+                self.on_leave(child)
         return False
+
+
+@cache
+def _method(visitor: type[cst.CSTVisitor], kind: type[cst.CSTNode]) -> Callable[..., Any] | None:
+    """What a visitor does with a kind of node before its children; most have none."""
+    return getattr(visitor, f"visit_{kind.__name__}", None)
 
 
 class _Contexts(_Straight, ExpressionContextVisitor):

@@ -306,7 +306,7 @@ def test_a_projects_operator_is_called_once() -> None:
 
 def test_a_test_may_insist_on_numbers_before_it_launches_anything() -> None:
     with storageless(90):
-        for x in (torch.randn(3, 2**30, device="cuda"), torch.rand(5).cuda() / 3):
+        for x in (torch.randn(3, 2**26, device="cuda"), torch.rand(5).cuda() / 3):
             assert not torch.isnan(x).any()
             assert not x.isinf().any().item()
             assert torch.isfinite(x.flatten()[:7]).all()
