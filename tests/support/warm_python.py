@@ -267,6 +267,8 @@ def _import(names: tuple[str, ...]) -> bool:
             vars(journal)["_converter"].get_structure_hook(event)
             vars(journal)["_converter"].get_unstructure_hook(event)
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # 50 ms at each fork's end
+    for each in [m for m in sys.modules if m.partition(".")[0] == "tests"]:
+        del sys.modules[each]  # what a user's tests are called, too
     for each in sys.modules:
         _imported.setdefault(each.partition(".")[0], []).append(each)
     gc.collect()

@@ -33,8 +33,6 @@ _ARITHMETIC: Mapping[type[cst.CSTNode], Callable[[Padded, Padded], Padded]] = {
     cst.BitAnd: padding.conjunction, cst.BitAndAssign: padding.conjunction,
     cst.BitOr: padding.disjunction, cst.BitOrAssign: padding.disjunction,
 }  # fmt: skip
-_BELOW = (cst.LessThan, cst.LessThanEqual)
-_ABOVE = (cst.GreaterThan, cst.GreaterThanEqual)
 _COMPARED: Mapping[str, type[cst.BaseCompOp]] = {
     "less": cst.LessThan, "less_equal": cst.LessThanEqual, "greater": cst.GreaterThan,
     "greater_equal": cst.GreaterThanEqual, "equal": cst.Equal, "not_equal": cst.NotEqual,
@@ -203,7 +201,7 @@ class _Run:
                 return made(self.value(left, values), self.value(right, values))
             case cst.Comparison(left=left, comparisons=[target]):
                 one, other = self.value(left, values), self.value(target.comparator, values)
-                return _compared(one, target.operator, other)
+                return padding.compared(one, target.operator, other)
             case cst.IfExp(test=test, body=one, orelse=other):
                 self.value(test, values)
                 return padding.either(self.value(one, values), self.value(other, values))
@@ -279,7 +277,7 @@ class _Run:
         if bare == "where" and len(given) == 3:
             return padding.chosen(given[0], given[1], given[2])
         if bare in _COMPARED and len(given) == 2:
-            return _compared(given[0], _COMPARED[bare](), given[1])
+            return padding.compared(given[0], _COMPARED[bare](), given[1])
         if bare in padding.BINARY and len(given) >= 2:
             made = padding.BINARY[bare](given[0], given[1])
             squares = bare == "mul" and source.code(nodes[0]) == source.code(nodes[1])
@@ -379,27 +377,6 @@ class _Run:
 
 def _made_by(operator: cst.CSTNode) -> Callable[[Padded, Padded], Padded]:
     return _ARITHMETIC.get(type(operator), lambda *_: OTHER)
-
-
-def _compared(one: Padded, operator: cst.BaseCompOp, other: Padded) -> Padded:
-    """A comparison: past the end, an element's number is past any length, too."""
-    turned = isinstance(operator, _ABOVE)
-    left, right = (other, one) if turned else (one, other)
-    bound = Pad.NONE in (left.kind, right.kind)
-    if isinstance(operator, (*_BELOW, *_ABOVE)) and (left.kind is Pad.INDEX) != (
-        right.kind is Pad.INDEX
-    ):
-        ends = left.kind is Pad.INDEX
-        return Padded(Pad.ZERO if ends else Pad.PAST, bound=bound, positive=True)
-    if Pad.INDEX in (left.kind, right.kind):
-        return Padded(Pad.ZERO if isinstance(operator, cst.Equal) else Pad.OTHER)
-    found = padding.together(one, other)
-    if found.flat or found.kind in (Pad.SUM, Pad.MASKED):
-        return Padded(Pad.NONE if found.flat else found.kind, positive=True)
-    zeros = {one.kind, other.kind} <= {Pad.ZERO} or 0 in (one.value, other.value)
-    strict = isinstance(operator, cst.LessThan | cst.GreaterThan | cst.NotEqual)
-    is_false = Pad.ZERO in (one.kind, other.kind) and zeros and strict
-    return Padded(Pad.ZERO if is_false else Pad.OTHER, positive=True)
 
 
 def _listed(values: Sequence[Padded]) -> Padded:

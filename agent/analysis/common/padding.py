@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+import libcst as cst
+
 BOUNDLESS = 1e4
 """From here on a number stands for infinity: its exponential is zero or infinite in any type."""
 
@@ -36,6 +38,8 @@ class Pad(Enum):
 
 
 FLAT = frozenset({Pad.NONE, Pad.WHOLE, Pad.ACROSS, Pad.SIZE})
+_BELOW = (cst.LessThan, cst.LessThanEqual)
+_ABOVE = (cst.GreaterThan, cst.GreaterThanEqual)
 _LIMITS = {Pad.LOW: Pad.HIGH, Pad.HIGH: Pad.LOW}
 
 
@@ -309,6 +313,27 @@ def scanned(name: str, value: Padded) -> Padded:
     if value.flat or not name.startswith("cum"):
         return NONE
     return Padded(Pad.LAST if name == "cumsum" and value.kind is Pad.ZERO else Pad.OTHER)
+
+
+def compared(one: Padded, operator: cst.BaseCompOp, other: Padded) -> Padded:
+    """A comparison: past the end, an element's number is past any length, too."""
+    turned = isinstance(operator, _ABOVE)
+    left, right = (other, one) if turned else (one, other)
+    bound = Pad.NONE in (left.kind, right.kind)
+    if isinstance(operator, (*_BELOW, *_ABOVE)) and (left.kind is Pad.INDEX) != (
+        right.kind is Pad.INDEX
+    ):
+        ends = left.kind is Pad.INDEX
+        return Padded(Pad.ZERO if ends else Pad.PAST, bound=bound, positive=True)
+    if Pad.INDEX in (left.kind, right.kind):
+        return Padded(Pad.ZERO if isinstance(operator, cst.Equal) else Pad.OTHER)
+    found = together(one, other)
+    if found.flat or found.kind in (Pad.SUM, Pad.MASKED):
+        return Padded(Pad.NONE if found.flat else found.kind, positive=True)
+    zeros = {one.kind, other.kind} <= {Pad.ZERO} or 0 in (one.value, other.value)
+    strict = isinstance(operator, cst.LessThan | cst.GreaterThan | cst.NotEqual)
+    is_false = Pad.ZERO in (one.kind, other.kind) and zeros and strict
+    return Padded(Pad.ZERO if is_false else Pad.OTHER, positive=True)
 
 
 def is_neutral(reduction: str, value: Padded) -> bool:
