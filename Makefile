@@ -53,9 +53,15 @@ PYTEST := $(BIN)/python -m pytest -n $(shell expr $$(nproc) + 1) --dist workstea
 test: $(VENV)/.dev
 	$(PYTEST) -m "not full"
 
-# In one session: a second one would import and collect all of it again in every worker.
+# In one session: a second one would import and collect all of it again in every worker. With
+# UNTIL=$$(($$(date +%s) + 900)) those marked `full` are run for as long as that leaves them.
 test-all: $(VENV)/.dev
+ifdef UNTIL
+	$(PYTEST) -m "not full"
+	$(PYTEST) -m full --until $(UNTIL)
+else
 	$(PYTEST)
+endif
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

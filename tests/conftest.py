@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import re
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -13,7 +14,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from agent.cli.main import ALLOCATED_BEFORE_COLLECTION
-from tests.support import warm_python
+from tests.support import tiers, warm_python
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A limit for all tests together: what has not begun by then is skipped, and says so."""
+    parser.addoption("--until", type=float, metavar="SECONDS", help="of the clock that began 1970")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,9 +47,19 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Runs on a GPU first: they blame this process, too, once a test has used the GPU in it."""
+    if config.getoption("--until"):
+        items[:] = tiers.turned(items)
     items.sort(key=lambda item: item.get_closest_marker("gpu_run") is None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Nothing begins after its time."""
+    until: float | None = item.config.getoption("--until")
+    if until is not None and time.time() > until:
+        pytest.skip(tiers.LEFT)
 
 
 def pytest_collection_finish() -> None:
