@@ -65,7 +65,7 @@ def is_product(flow: Flow, reduction: cst.CSTNode) -> bool:
         case cst.BinaryOperation():
             return True
         case cst.Call():
-            return flow.dialect.called(flow.source, reduction) in flow.dialect.dots
+            return flow.called(reduction) in flow.dialect.dots
     return False
 
 

@@ -53,8 +53,9 @@ class Uses:
         self._least: dict[str, int] = {}
         parameters = [p.name.value for p in kernel.function.parameters]
         self._names[kernel.name] = {name: name for name in parameters}
-        for function in self._functions:
-            self._follow_names(function)
+        for _ in self._functions:  # a helper may be called by another that is read after it
+            for function in self._functions:
+                self._follow_names(function)
         for function in self._functions:
             self._read_accesses(function)
             self._read_attributes(function)
@@ -91,9 +92,15 @@ class Uses:
         first = self._root(function, expression)
         if first is None:
             return ()
-        names = {n.value for n in descendants(expression, cst.Name)}
-        others = (self._also[function.name].get(name, set()) for name in sorted(names))
-        return (first, *sorted(set().union(*others) - {first}))
+        owner = expression
+        while not isinstance(owner, cst.Name):  # as `_root` has come to it
+            inner = owner.func if isinstance(owner, cst.Call) else owner
+            assert isinstance(inner, cst.Subscript | cst.Attribute)
+            owner = inner.value
+        others = self._also[function.name].get(owner.value, set()) - {first}
+        if first in self.lists:
+            self.lists |= others
+        return first, *sorted(others)
 
     def _root(self, function: Function, expression: cst.BaseExpression) -> str | None:
         """The parameter an expression is: itself, an element of it when a list, or a view of it."""

@@ -11,7 +11,8 @@ import cuda.tile as ct
 
 
 def put(out, tile):
-    ct.store(out, index=(ct.bid(0),), tile=tile)
+    target = out
+    ct.store(target, index=(ct.bid(0),), tile=tile)
 
 
 def place(target, tile):
@@ -29,6 +30,20 @@ def kernel(x, y, z, w, v):
     place(z, tile)
     place(w, value(v))
 """
+LISTED = """\
+import cuda.tile as ct
+
+
+def put(outs, number, tile):
+    ct.store(outs[number], index=(ct.bid(0),), tile=tile)
+
+
+@ct.kernel
+def kernel(x, outs, first, second):
+    tile = ct.load(x, index=(ct.bid(0),), shape=(64,))
+    put(outs, first, tile)
+    put(outs, second, tile)
+"""
 
 
 def test_a_helper_may_be_given_one_array_and_then_another() -> None:
@@ -40,3 +55,11 @@ def test_a_helper_may_be_given_one_array_and_then_another() -> None:
     assert uses.arrays == {"x", "y", "z", "w", "v"}
     assert [uses.ndim(name) for name in "xyzwv"] == [1] * 5
     assert not uses.stores_elsewhere
+
+
+def test_the_number_of_a_list_s_array_is_no_array() -> None:
+    source = Source(LISTED)
+    (kernel,) = CUTILE.kernels(source)
+    uses = Uses(source, kernel)
+    assert uses.stored == {"outs"} and uses.lists == {"outs"}
+    assert uses.arrays == {"x", "outs"}
