@@ -14,7 +14,7 @@ import libcst as cst
 
 from agent.analysis.common.derived_names import is_no_variable
 from agent.analysis.common.index_runs import IndexRange, NotRegular, indexed
-from agent.analysis.common.masks import conditions
+from agent.analysis.common.masks import conditions, ordered
 from agent.analysis.common.reaching_definitions import binds, value_of
 from agent.syntax import Source, descendants
 
@@ -141,7 +141,9 @@ def _test(
     compared = condition
     if isinstance(condition, cst.Subscript):  # `(columns < n)[None, :]`
         compared = value_of(source, condition.value)
-    small, large, is_equal = _sides(source, compared)
+    if (sides := ordered(compared)) is None:
+        raise NotRegular(f"it asks `{source.code(compared)}`")
+    small, large, is_equal = sides
     added, taken = _terms(source, small, reading)
     more, less = _terms(source, large, reading)
     low, high = _joined([*added, *less]), _joined([*more, *taken])
@@ -195,22 +197,6 @@ def _joined(runs: Sequence[IndexRange]) -> IndexRange:
     given = (start for run in runs for start in run.starts)
     starts = tuple(s for s in given if not (isinstance(s, cst.Integer) and s.evaluated_value == 0))
     return replace(long[0], starts=starts) if long else IndexRange(starts=starts, rank=0)
-
-
-def _sides(
-    source: Source, condition: cst.BaseExpression
-) -> tuple[cst.BaseExpression, cst.BaseExpression, bool]:
-    """What is to be smaller, what larger, and whether they may be equal."""
-    match condition:
-        case cst.Comparison(
-            left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]
-        ):
-            is_equal = isinstance(operator, cst.LessThanEqual | cst.GreaterThanEqual)
-            if isinstance(operator, cst.LessThan | cst.LessThanEqual):
-                return left, right, is_equal
-            if isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual):
-                return right, left, is_equal
-    raise NotRegular(f"it asks `{source.code(condition)}`")
 
 
 def _sum(source: Source, terms: Sequence[cst.BaseExpression]) -> str:

@@ -8,8 +8,7 @@ which nothing is negative: lengths, sizes and numbers of programs are not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Iterator
 
 import libcst as cst
 
@@ -17,10 +16,9 @@ from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import SHAPING
 from agent.analysis.common.reaching_definitions import value_of
+from agent.analysis.common.sums import Terms, number, plus, times
 from agent.syntax import argument, assigned, children, descendants, keyword, names_in
 
-Terms: TypeAlias = Mapping[tuple[str, ...], int]
-"""Products of names -> how often each is in a sum."""
 _IOTA = "iota of "
 _DEEPEST = 6
 _BELOW, _ABOVE = cst.LessThan | cst.LessThanEqual, cst.GreaterThan | cst.GreaterThanEqual
@@ -60,7 +58,7 @@ def _is_whole(flow: Flow, loop: cst.For, end: cst.CSTNode, place: Terms) -> bool
     Behind the array's end there is padding, which is followed elsewhere, so that a length by itself
     is taken for the array's. What is left of a product of sizes, as of `(i + 1) * ROWS`, is none.
     """
-    past = _plus(place, _terms(flow, end), -1)
+    past = plus(place, _terms(flow, end), -1)
     if any(_covers(flow, loop, each, past, place) for each in _beside(flow, loop)):
         return True
     return len(_terms(flow, end)) < 2
@@ -93,7 +91,7 @@ def _ends(flow: Flow, loop: cst.For, call: cst.Call, end: cst.CSTNode, place: Te
     has_mask = bool(own) or keyword(call, "mask") is not None
     if flow.dialect.stored(flow.source, call) is None:
         own += _beside(flow, loop)
-    past = _plus(place, _terms(flow, end), -1)
+    past = plus(place, _terms(flow, end), -1)
     if any(_covers(flow, loop, each, past, place) for each in own):
         return True
     return not has_mask and len(_terms(flow, end)) < 2
@@ -115,9 +113,9 @@ def _covers(flow: Flow, loop: cst.For, test: cst.Comparison, past: Terms, place:
     if len(iotas) == 1:  # of a multiple of the size, where the block is that
         past = {iotas[0] if p == (_IOTA + flow.constant,) else p: c for p, c in past.items()}
     reached = isinstance(target.operator, cst.LessThanEqual | cst.GreaterThanEqual)
-    index = _plus(index, {(): 1}, -1) if reached else index
+    index = plus(index, {(): 1}, -1) if reached else index
     return any(
-        _is_never_less(_plus(index, _terms(flow, end), -1), past)
+        _is_never_less(plus(index, _terms(flow, end), -1), past)
         for end in (right, *_alternatives_of_least(flow, right))
     )
 
@@ -125,12 +123,12 @@ def _covers(flow: Flow, loop: cst.For, test: cst.Comparison, past: Terms, place:
 def _is_never_less(one: Terms, other: Terms) -> bool:
     """Whether a difference of sums has nothing that is taken off, wherever in a tile it is."""
     least: Terms = {}
-    for product, count in _plus(one, other, -1).items():
+    for product, count in plus(one, other, -1).items():
         if count < 0 and len(product) == 1 and product[0].startswith(_IOTA):
             size = product[0].removeprefix(_IOTA)
-            least = _plus(_plus(least, {(size,): 1}, count), {(): 1}, -count)
+            least = plus(plus(least, {(size,): 1}, count), {(): 1}, -count)
         else:
-            least = _plus(least, {product: 1}, count)
+            least = plus(least, {product: 1}, count)
     return all(count >= 0 for count in least.values())
 
 
@@ -211,9 +209,9 @@ def _blocks_of(flow: Flow, loop: cst.For) -> list[tuple[cst.BaseExpression, Term
     last = bounds.args[min(1, len(bounds.args) - 1)].value
     step = argument(bounds, 2, "step")
     if step is not None and flow.carries(step):
-        return [(end, _plus(counter, iota)) for end in _alternatives(flow, last)]
+        return [(end, plus(counter, iota)) for end in _alternatives(flow, last)]
     return [
-        (length, _plus(_times(counter, _terms(flow, size)), iota))
+        (length, plus(times(counter, _terms(flow, size)), iota))
         for blocks in _alternatives(flow, last)
         if (found := _divided(flow, blocks)) is not None
         for size in (found[1],)
@@ -301,7 +299,7 @@ def _terms(flow: Flow, node: cst.CSTNode, deep: int = 0) -> Terms:
     source = flow.source
     match node:
         case cst.Integer():
-            return {(): node.evaluated_value} if node.evaluated_value else {}
+            return number(node.evaluated_value)
         case cst.Name() if deep < _DEEPEST * 2:
             behind = value_of(source, node)
             if behind is not node and not isinstance(behind, cst.Name):
@@ -311,9 +309,9 @@ def _terms(flow: Flow, node: cst.CSTNode, deep: int = 0) -> Terms:
         case cst.BinaryOperation(left=left, operator=operator, right=right):
             one, other = _terms(flow, left, deep), _terms(flow, right, deep)
             if isinstance(operator, cst.Add | cst.Subtract):
-                return _plus(one, other, 1 if isinstance(operator, cst.Add) else -1)
+                return plus(one, other, 1 if isinstance(operator, cst.Add) else -1)
             if isinstance(operator, cst.Multiply):
-                return _times(one, other)
+                return times(one, other)
         case cst.Call():
             called = flow.called(node)
             if called in flow.dialect.iotas:
@@ -327,18 +325,3 @@ def _terms(flow: Flow, node: cst.CSTNode, deep: int = 0) -> Terms:
             if isinstance(method, cst.Attribute) and method.attr.value in SHAPING:
                 return _terms(flow, method.value, deep)
     return {(source.code(node),): 1}
-
-
-def _plus(one: Terms, other: Terms, times: int = 1) -> Terms:
-    found = dict(one)
-    for product, count in other.items():
-        found[product] = found.get(product, 0) + times * count
-    return {product: count for product, count in found.items() if count}
-
-
-def _times(one: Terms, other: Terms) -> Terms:
-    found: Terms = {}
-    for product, count in one.items():
-        for factor, times in other.items():
-            found = _plus(found, {tuple(sorted((*product, *factor))): count * times})
-    return found

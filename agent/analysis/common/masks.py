@@ -50,3 +50,19 @@ def upper_bound(
         ):
             return left, right
     return None
+
+
+def ordered(
+    condition: cst.BaseExpression,
+) -> tuple[cst.BaseExpression, cst.BaseExpression, bool] | None:
+    """What is to be smaller, what larger, and whether they may be equal; None for anything else."""
+    match condition:
+        case cst.Comparison(
+            left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]
+        ):
+            is_equal = isinstance(operator, cst.LessThanEqual | cst.GreaterThanEqual)
+            if isinstance(operator, cst.LessThan | cst.LessThanEqual):
+                return left, right, is_equal
+            if isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual):
+                return right, left, is_equal
+    return None

@@ -56,9 +56,7 @@ CALLING = [
 def test_no_entry_writes_a_builtin_that_the_file_hides(entry: Optimization, name: str) -> None:
     """It says that it does not apply, or spells it otherwise."""
     text = f"{entry.before}\n\n{name} = None\n"
-    subject = Subject(
-        Source(text), KernelClass.MEMORY, Hardware(sm=90), getattr(entry, "launches", ())
-    )
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90), entry.observed)
     try:
         tried = [entry.apply(subject, params) for params in entry.variants(subject)]
     except NotApplicable as refusal:
