@@ -140,8 +140,10 @@ def test_the_order_follows_the_class() -> None:
 
     assert first("cutile", KernelClass.MEMORY) == "row-hints"
     assert first("cutile", KernelClass.COMPUTE) == "tf32-guard"
-    assert first("triton", KernelClass.MEMORY) == "row-in-registers"
-    assert first("triton", KernelClass.COMPUTE) == "blocks-and-warps"
+    assert first("triton", KernelClass.MEMORY) == "needed-programs"
+    assert first("triton", KernelClass.COMPUTE) == "needed-programs"
+    assert playbook.ordered("triton", KernelClass.MEMORY)[1].name == "row-in-registers"
+    assert playbook.ordered("triton", KernelClass.COMPUTE)[1].name == "blocks-and-warps"
     assert playbook.ordered("triton", KernelClass.COMPUTE)[-1].name == "eviction-policy"
 
 
