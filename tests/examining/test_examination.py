@@ -64,16 +64,17 @@ def test_what_is_changed_in_place_on_other_bytes_alone_is_a_result_too(tmp_path:
 @pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs an NVIDIA GPU, and torch sees none"
 )
-def test_what_nothing_writes_is_the_same_for_everybody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("elements", [2**25, 2**29])  # three blocks of 2 GiB are too many
+def test_what_nothing_writes_is_the_same_for_everybody(tmp_path: Path, elements: int) -> None:
     """As of a public attention that writes half of the columns of what it makes.
 
     The first call takes memory that is new, the second one what the first one gave back.
     """
-    x = torch.randn(2**24, device="cuda")
+    x = torch.randn(elements // 2, device="cuda")
 
     def half_written() -> Any:
-        made = torch.empty(2**25, device="cuda")
-        made[: 2**24] = x
+        made = torch.empty(elements, device="cuda")
+        made[: elements // 2] = x
         return made
 
     examination = Examination(
@@ -83,8 +84,28 @@ def test_what_nothing_writes_is_the_same_for_everybody(tmp_path: Path) -> None:
     for _ in range(2):
         examination.examine({"seed": 2})
         (result,) = examination._results.values()
-        assert torch.isnan(result[2**24 :]).all()
+        assert torch.isnan(result[elements // 2 :]).all()
         torch.cuda.empty_cache()
+    examination.close()
+
+
+def test_without_a_launch_new_memory_holds_nothing_that_may_be_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a public rotary embedding that turns by no angle: it gives back what it is given, and
+    a copy of that, which a look at it had made, lay where its result was to be."""
+    monkeypatch.setattr("tile_agent_pytest.examining.examination.make_known", lambda _: None)
+    x = torch.randn(1000)
+    examination = Examination(
+        lambda: torch.empty_like(x), LaunchDetector("kernel.py"), "kernel.py", tmp_path, lambda: 0
+    )
+    examination.first()
+    examination.examine({"seed": 3, "special": True, "idle": True, "fill": None})
+    (result,) = examination._results.values()
+    assert torch.isnan(result).all()
+    examination.examine({"seed": 3, "idle": True, "fill": 0})
+    (result,) = examination._results.values()
+    assert (result == 0).all()
     examination.close()
 
 

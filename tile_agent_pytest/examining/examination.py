@@ -19,6 +19,7 @@ from tile_agent_pytest.examining.exchange import Message, hand_out, take
 from tile_agent_pytest.examining.inputs import Inputs
 from tile_agent_pytest.examining.operators import called_operators
 from tile_agent_pytest.examining.tensors import (
+    KNOWN_BYTE,
     blocks_of,
     digest,
     distinct_bytes,
@@ -151,9 +152,9 @@ class Examination:
         `seed` may be null: then the bytes are the test's own. `poison` names written tensors whose
         bytes are not read. `jitter`: the last bits of the inputs are those of a draw. `special`:
         there are rows of special values. `idle`: nothing is launched; what its result owes to the
-        kernel is missing then. `fill`: the byte that new memory holds. `unseen`: as anybody would
-        call it, with nothing in place of what launches, by code that drops the result; only the
-        results are told.
+        kernel is missing then, whatever lay in its memory. `fill`: the byte that new memory holds.
+        `unseen`: as anybody would call it, with nothing in place of what launches, by code that
+        drops the result; only the results are told.
         """
         seen = self._fitting(
             lambda: self._unseen(request) if request.get("unseen") else self._examined(request)
@@ -188,19 +189,22 @@ class Examination:
             inputs.jitter(draw)
         if request.get("special"):
             inputs.specialize(request["seed"])
+        idle, fill = bool(request.get("idle")), request.get("fill")
+        if idle and fill is None:
+            fill = KNOWN_BYTE
         before = {name: digest(tensor) for name, tensor in inputs.tensors.items()}
         operators: Counter[str] = Counter()
         problem = ""
         result: Any = None
         make_known(self._result_bytes)  # at last: a digest leaves its own bytes
         with (
-            self._detector.watching(suppress=bool(request.get("idle"))),
-            called_operators(operators, request.get("fill")),
+            self._detector.watching(suppress=idle),
+            called_operators(operators, fill),
         ):
             try:
                 result = self._function()
             except Exception as error:
-                if not request.get("idle"):
+                if not idle:
                     raise
                 problem = type(error).__name__
         synchronize()

@@ -74,7 +74,7 @@ def _stream_aside(device: int) -> Any:
     return torch().cuda.Stream(device)
 
 
-_KNOWN_BYTE = 0xFF
+KNOWN_BYTE = 0xFF
 """NaN in every floating-point type, -1 in every integer."""
 _KNOWN_BLOCKS = 3
 """Of each size: an allocator need not hand out the one that was freed last."""
@@ -94,11 +94,13 @@ def make_known(blocks: Sequence[tuple[Any, int]]) -> None:
     A call that leaves a part of its result unwritten finds the same there whoever makes it.
     Nothing may be allocated between this and the call.
     """
-    if sum(size for _, size in blocks) * _KNOWN_BLOCKS <= _MOST_KNOWN_BYTES:
+    total = sum(size for _, size in blocks)
+    copies = _KNOWN_BLOCKS if total * _KNOWN_BLOCKS <= _MOST_KNOWN_BYTES else 1
+    if total * copies <= _MOST_KNOWN_BYTES:
         kept = [
-            torch().empty(size, dtype=torch().uint8, device=device).fill_(_KNOWN_BYTE)
+            torch().empty(size, dtype=torch().uint8, device=device).fill_(KNOWN_BYTE)
             for device, size in blocks
-            for _ in range(_KNOWN_BLOCKS)
+            for _ in range(copies)
             if _may_be_held(device, size)
         ]
         del kept
