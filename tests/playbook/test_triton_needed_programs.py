@@ -61,6 +61,7 @@ def refusal(text: str, *grid: int) -> str:
     return str(refused.value)
 
 
+FIXED = "1, 1, 1, 0, 16"
 COPY = "    x = tl.load(x_ptr + at, mask=at < n)\n    tl.store(y_ptr + at, 2 * x, mask={mask})\n"
 AT = "    at = pid * BLOCK + tl.arange(0, BLOCK)\n"
 PLAIN = AT + COPY.format(mask="at < n")
@@ -137,25 +138,31 @@ TUNED = '@triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK":
         ),
         pytest.param(
             file(TWO, grid="(n, x.shape[1])"),
-            "min(n, triton.cdiv(x.shape[0], 2)), min(x.shape[1], triton.cdiv(x.shape[1], block)),",
+            "min(n, max(triton.cdiv(x.shape[0], 2), 0)), "
+            "min(x.shape[1], max(triton.cdiv(x.shape[1], block), 0)),",
             id="two axes",
         ),
         pytest.param(file(LOOP), "min(n, triton.cdiv(x.shape[0], 2))", id="in a loop"),
         pytest.param(file(FLAT), "min(n, triton.cdiv(n, 2 * block))", id="by a counter"),
         pytest.param(
             file(PLAIN, grid="grid", host="    grid = (n,)"),
-            "grid = (min(n, triton.cdiv(n, block)),)",
+            "k[(min(n, triton.cdiv(n, block)),)]",
             id="a grid with a name",
         ),
         pytest.param(
             file(PLAIN, grid="grid", host="    grid = lambda meta: (n,)"),
-            "grid = lambda meta: (min(n, triton.cdiv(n, block)),)",
+            "k[lambda meta: (min(n, triton.cdiv(n, block)),)]",
             id="a function of the launch",
         ),
         pytest.param(
             file(PLAIN, grid="lambda meta: (n,)", wrap=TUNED).replace(", BLOCK=block)", ")"),
             'min(n, triton.cdiv(n, meta["BLOCK"]))',
             id="a block of a config",
+        ),
+        pytest.param(
+            file(PLAIN, grid="grid", host=f"    grid = (n,)\n    k[grid](x, y, n - 5, {FIXED})"),
+            "k[(min(n, triton.cdiv((n - 5), 16)),)]",
+            id="one of two launches",
         ),
         pytest.param(
             file(PLAIN, grid="(n if n > 7 else 7,)"),
@@ -197,6 +204,22 @@ def test_the_grid_is_bounded_and_results_stay(text: str, written: str, tmp_path:
         ),
         pytest.param(file(PLAIN.replace("+ tl.arange", "- tl.arange")), id="a run downwards"),
         pytest.param(file(PLAIN.replace("pid * BLOCK", "pid % 4 * BLOCK")), id="round and round"),
+        pytest.param(
+            file(
+                AT + "    to = tl.arange(0, BLOCK)\n"
+                "    mask = (at[:, None] - to[None, :] < step) & (at[:, None] >= to[None, :])\n"
+                "    tl.store(y_ptr + at[:, None] * 0 + to[None, :] * 0, 1.0, mask=mask)\n"
+            ),
+            id="two runs that take from each other",
+        ),
+        pytest.param(
+            file(
+                "    first = 0\n    for i in tl.static_range(2):\n        if i == 0:\n"
+                "            at = i\n        tl.store(y_ptr + pid, 1.0, mask=pid + at - i < n)\n"
+            ),
+            id="a variable of an earlier round",
+        ),
+        pytest.param(file(AT + COPY.format(mask="at < n.to(tl.int32)")), id="a length that is cut"),
         pytest.param(
             file(PLAIN.replace("tl.arange(0,", "tl.load(x_ptr).to(tl.int32) + tl.arange(0,")),
             id="by what is loaded",
@@ -247,22 +270,53 @@ HELPER = "@triton.jit\ndef put(y_ptr, at):\n    tl.store(y_ptr + at, 1.0)\n\n\n"
         (file(PLAIN + "    tl.atomic_cas(y_ptr, 0, 1)\n"), "may wait for another program"),
         (file(PLAIN, grid="(triton.cdiv(n, block),)"), "is counted by what is stored already"),
         (
-            file(PLAIN, grid="grid", host="    grid = (n,)\n    block = 8"),
-            "`block` may be something else where the grid",
+            file(PLAIN, grid="grid", host="    grid = [n]\n    grid[0] = 7"),
+            "is computed elsewhere",
         ),
         (
-            file(PLAIN, grid="grid", host="    grid = lambda n: (7000,)"),
-            "`n` may be something else where the grid",
+            file(PLAIN, grid="grid", host="    grid = (n,)\n    n = 7"),
+            "`n` changes between the grid",
+        ),
+        (file(PLAIN, grid="lambda n: (7000,)"), "does not show n"),
+        (file(PLAIN, grid="lambda meta, n=9: (7000,)"), "has names of its own"),
+        (file(PLAIN, grid="lambda min: (7000,)"), "has names of its own"),
+        (file(PLAIN, grid="grid", host="    def grid(meta): return (n,)"), "is computed elsewhere"),
+        (
+            file(PLAIN).replace("import torch", "from torch import *\nimport torch"),
+            "may hide Python's",
+        ),
+        (file(PLAIN).replace("def f(x)", "def f(x, triton=1)"), "would need triton"),
+        (
+            file(PLAIN).replace("def f(x)", "def f(x, n)").replace("    n = x.numel()\n", ""),
+            "`n` at line 18 may be no integer",
+        ),
+        (file(PLAIN, host="    n = n * 0.5"), "may be no integer"),
+        (file(ROW + COPY.format(mask="at < n")).replace("x.stride(0), 0,", "0, 0,"), "gives 0 for"),
+        (
+            file(PLAIN).replace("x.stride(0), 0,", "*x.stride()[:1], 0,"),
+            "hides arguments behind a `*`",
         ),
         (
-            file(PLAIN, grid="grid", host="    grid = (n,)\n    print(grid[0])"),
-            "has other uses",
+            file(PLAIN) + "\n\nif torch:\n    k = triton.autotune([], key=[])(k)\n",
+            "of another kernel",
+        ),
+        (file(PLAIN, wrap="@triton.heuristics(TABLE)\n"), "may give k something of its own"),
+        (file(PLAIN + "    tl.atomic_store(y_ptr, 1.0)\n"), "may do more than to compute"),
+        (file(PLAIN + "    y_ptr.atomic_store(1.0)\n"), "may do more than to compute"),
+        (file(PLAIN + "    getattr(tl, 'store')(y_ptr, 1.0)\n"), "may do more than to compute"),
+        (file(PLAIN + "    tl.core.store(y_ptr, 1.0)\n"), "may do more than to compute"),
+        (file(PLAIN + "    print(pid)\n"), "may do more than to compute: `print`"),
+        (file(PLAIN + "    assert n < 9\n"), "does more than to compute"),
+        (file("    if (n := n * 2) > 0:\n        pass\n" + PLAIN), "does more than to compute"),
+        (
+            file(
+                PLAIN + "    tl.reduce(x, 0, put)\n",
+                wrap=HELPER.replace("1.0)", "1.0)\n    return y_ptr"),
+            ),
+            "put stores for k",
         ),
         (file(PLAIN, wrap=TUNED).replace(", BLOCK=block)", ")"), "does not show BLOCK"),
-        (
-            file(PLAIN, wrap='@triton.heuristics({"n": lambda args: 9})\n'),
-            "does not show n",
-        ),
+        (file(PLAIN, wrap='@triton.heuristics({"n": lambda args: 9})\n'), "does not show n"),
         (file(PLAIN).replace("(x, y, n,", "(x, y, next(it),"), "does not show n"),
         (file(PLAIN, host="    min = max"), "`min` is a name of the file's own"),
     ],

@@ -206,7 +206,7 @@ class HostView:
         """What the launch gives for a parameter, or its default; None where a `*` gives it."""
         if parameter in self.launch.arguments:
             return self.launch.arguments[parameter]
-        if parameter in self.launch.hidden:
+        if parameter in self.launch.hidden or not self.launch.complete:
             return None
         parameters = self.launch.kernel.parameters
         return next((p.default for p in parameters if p.name.value == parameter), None)

@@ -8,24 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import count, takewhile
 from math import prod
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.masks import conditions, ordered
-from agent.analysis.common.reaching_definitions import definition, traced
+from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.common.sums import Product, Terms, number, plus, times
 from agent.analysis.triton.dialect import TL, TRITON
 from agent.analysis.triton.program_ids import PROGRAM_ID, program_indices
-from agent.analysis.triton.spans import SAME, WHOLE
+from agent.analysis.triton.spans import SAME, WHOLE, belongs_to_module
 from agent.analysis.triton.waiting import check_never_waits
-from agent.syntax import Source, argument, descendants, positional
+from agent.syntax import Function, Source, argument, descendants, positional
 
-EFFECTS = (f"{TL}device_print", f"{TL}inline_asm_elementwise")
-"""What may do more than to give a value, besides a store."""
+COMPUTING = frozenset({
+    *TRITON.arithmetic, *TRITON.reductions, *TRITON.loads, *TRITON.shapes, *TRITON.iotas,
+    *TRITON.cdivs, *TRITON.ranges, *TRITON.random, *TRITON.program_ids, *TRITON.dots,
+    *TRITON.permutations, *TRITON.choices, *SAME, TRITON.constant,
+    *(f"{TL}{name}" for name in (
+        "advance", "assume", "bitcast", "broadcast", "clamp", "debug_barrier", "expand_dims",
+        "full_like", "interleave", "join", "max_constancy", "permute", "ravel", "softmax", "split",
+        "static_assert", "static_print", "swizzle2d", "trans", "umulhi", "zeros_like")),
+    *(f"builtins.{name}" for name in ("abs", "bool", "float", "int", "len", "max", "min")),
+})  # fmt: skip
+"""Functions that give a value, and do nothing else."""
+MATHEMATICS = tuple(f"{TL}{name}." for name in ("math", "extra.libdevice", "extra.cuda.libdevice"))
+"""Modules of such functions."""
+METHODS = frozenset({
+    "abs", "argmax", "argmin", "broadcast_to", "cast", "cdiv", "cumprod", "cumsum", "exp", "exp2",
+    "expand_dims", "flip", "log", "log2", "max", "min", "permute", "ravel", "reshape", "rsqrt",
+    "sigmoid", "softmax", "split", "sqrt", "sum", "to", "trans", "view", "xor_sum",
+})  # fmt: skip
+"""Methods of a tile that do."""
+_NUMBERS = count()
 _PROGRAM, _COUNT = "program ", "count "
 """Begin the names of what is never negative, which no parameter of a kernel begins with."""
 
@@ -62,7 +80,8 @@ class Need:
         if not signs or any(given[n] < 0 for n in self.not_negative):
             return None
         length = sum(often * prod(given[n] for n in names) for names, often in self.length.items())
-        return -(-length // (self.times * prod(given[n] for n in self.step)))
+        step = self.times * prod(given[n] for n in self.step)
+        return -(-length // step) if step > 0 else None
 
 
 def needs_of(source: Source, kernel: Kernel) -> dict[int, tuple[Need, ...]]:
@@ -91,17 +110,20 @@ def needs_of(source: Source, kernel: Kernel) -> dict[int, tuple[Need, ...]]:
 
 
 def _stores(source: Source, kernel: Kernel) -> list[cst.Call]:
-    """The stores of a kernel. Raises `NotApplicable` where something else has an effect."""
+    """The stores of a kernel. Raises `NotApplicable` where something else may have an effect."""
     stores = []
-    for function in TRITON.reached(source, kernel):
-        for call in descendants(function.node.body, cst.Call):
-            called = TRITON.called(source, call)
+    for function in _reached(source, kernel):
+        body = function.node.body
+        for kind in (cst.Assert, cst.NamedExpr):
+            for node in descendants(body, kind):
+                raise NotApplicable(f"line {source.line(node)} does more than to compute")
+        for call in descendants(body, cst.Call):
             line = source.line(call)
-            if TRITON.stored(source, call) is not None:
+            if TRITON.called(source, call) in TRITON.stores:
                 if function is not kernel.function:
                     raise NotApplicable(f"{function.name} stores for {kernel.name}, at line {line}")
                 stores.append(call)
-            elif called in EFFECTS or _is_foreign(source, call, called):
+            elif not _only_computes(source, call):
                 raise NotApplicable(
                     f"line {line} may do more than to compute: `{source.code(call.func)}`"
                 )
@@ -110,13 +132,27 @@ def _stores(source: Source, kernel: Kernel) -> list[cst.Call]:
     return stores
 
 
-def _is_foreign(source: Source, call: cst.Call, called: str | None) -> bool:
-    """Whether a function is called that neither this file nor the language has; no method."""
-    within = source.enclosing(call)
-    if called is None or (within is not None and called.startswith(f"{within.name}.")):
-        return isinstance(call.func, cst.Name)
-    known = TRITON.owns(called) or called.startswith(("builtins.", "triton."))
-    return not known and source.function_of(call.func) is None
+def _reached(source: Source, kernel: Kernel) -> list[Function]:
+    """The kernel and the functions of the file that it names, to call or to hand on, however
+    deep."""
+    found = [kernel.function]
+    for function in found:
+        for name in descendants(function.node.body, cst.Name):
+            named = source.function_of(name)
+            found += [named] if named is not None and named not in found else []
+    return found
+
+
+def _only_computes(source: Source, call: cst.Call) -> bool:
+    """Whether what is called gives a value and does nothing else."""
+    called, name = source.name(call.func) or "", call.func
+    if isinstance(name, cst.Name) and source.function_of(name) is not None:
+        return len(source.assignments(name)) == 1  # whose body is looked at
+    if called.startswith(MATHEMATICS) or called in COMPUTING:
+        return True
+    if not isinstance(name, cst.Attribute) or TRITON.owns(called):
+        return False
+    return name.attr.value in METHODS
 
 
 def _largest(needs: list[Need]) -> tuple[Need, ...]:
@@ -269,7 +305,9 @@ def _terms(source: Source, kernel: Kernel, node: cst.BaseExpression) -> Terms:
     def read(part: cst.BaseExpression) -> Terms:
         return _terms(source, kernel, part)
 
-    behind = traced(source, node)
+    behind = value_of(source, node)
+    if isinstance(behind, cst.Name) and belongs_to_module(source, behind):
+        behind = source.resolve(behind)
     match behind:
         case cst.Integer():
             return number(behind.evaluated_value)
@@ -299,7 +337,7 @@ def _of_call(source: Source, kernel: Kernel, call: cst.Call) -> Terms:
     if called in TRITON.iotas:
         start = argument(call, 0, "start")
         if isinstance(start, cst.Integer):  # a literal, which has no sign
-            return {(f"{_COUNT}{source.code(call)}",): 1}
+            return _count()
     kept, to = None, None
     if called in SAME and call.args:
         kept = call.args[0].value
@@ -310,7 +348,17 @@ def _of_call(source: Source, kernel: Kernel, call: cst.Call) -> Terms:
         kept = call.args[0].value
     if kept is None or (to is not None and source.name(to) not in WHOLE):
         raise _Unread
-    return _terms(source, kernel, kept)
+    terms = _terms(source, kernel, kept)
+    narrow = to is not None and source.name(to) == f"{TL}int32"
+    if narrow and any(not n.startswith((_PROGRAM, _COUNT)) for product in terms for n in product):
+        raise _Unread  # a length may have had more bits
+    return terms
+
+
+def _count() -> Terms:
+    """A number that is never negative. Two of them never cancel: `offsets[:, None]` and
+    `offsets[None, :]` count along two dimensions, and a variable is of one round or of another."""
+    return {(f"{_COUNT}{next(_NUMBERS)}",): 1}
 
 
 def _counter(source: Source, kernel: Kernel, name: cst.Name) -> Terms:
@@ -323,5 +371,5 @@ def _counter(source: Source, kernel: Kernel, name: cst.Name) -> Terms:
         extents = _extents(source, kernel)
         upwards = all(often > 0 and extents.issuperset(names) for names, often in step.items())
         if given and upwards and (len(given) == 1 or source.code(given[0]) == "0"):
-            return {(f"{_COUNT}{name.value} of line {source.line(loop)}",): 1}
+            return _count()
     raise _Unread

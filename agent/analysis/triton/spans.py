@@ -11,6 +11,7 @@ import libcst as cst
 
 from agent.analysis.common.derived_names import all_values, is_no_variable
 from agent.analysis.common.dialect import Dialect
+from agent.analysis.common.module_names import is_imported
 from agent.analysis.common.reaching_definitions import (
     Definition,
     definition,
@@ -169,10 +170,16 @@ def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode)
         is_no_variable(source, name)
         or (
             name.value not in resized(source)
-            and (is_unchanged(source, name.value, name, place) or belongs_to_module(source, name))
+            and (is_unchanged(source, name.value, name, place) or _is_set_once(source, name))
         )
         for name in descendants(expression, cst.Name)
     )
+
+
+def _is_set_once(source: Source, name: cst.Name) -> bool:
+    """Whether a name is of the module's level, where nothing gives it a second value later on."""
+    once = is_imported(source, name) or len(source.assignments(name)) <= 1
+    return once and belongs_to_module(source, name)
 
 
 def _is_counter(found: Definition) -> bool:

@@ -6,7 +6,9 @@ Do: bound that extent of the grid by what the masks say, `min(n, triton.cdiv(n, 
     store is under `pid * 64 + tl.arange(0, 64) < n`. Where that needs a stride to be positive, the
     launch asks for it.
 Risk: none to results: every store of a program that is left out is under a condition that is false
-    in it. Kernels whose programs wait for one another, count themselves or print are refused.
+    in it, as long as no element's number needs more bits than it has. Kernels that do more than to
+    compute and store, or whose programs wait for one another or ask how many they are, are refused,
+    and so are launches that may give what is no integer.
 Source: EquiTriton's spherical harmonics launch a program for each point, and each takes 64 points:
     by hand 0.38 to 0.03 ms for 2^19 points on an NVIDIA H200.
 """

@@ -27,6 +27,7 @@ from agent.syntax import Source
         ("def f(x):\n    for max in x: pass", "max"),
         ("def f(x):\n    with x as max: pass", "max"),
         ("from numpy import min\ndef f(x):\n    return x", "min"),
+        ("from torch import *\ndef f(x):\n    return x", "len"),  # any of them, for all it shows
         ("def f(x):\n    return x\ndef len(x): return x", "len"),
         # Names of other scopes hide nothing.
         ("def g(min):\n    return min\ndef f(x):\n    return [len for len in x]", ""),
