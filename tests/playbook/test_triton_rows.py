@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.launches import ObservedLaunch
 from agent.playbook.base import Optimization
 from agent.syntax import Source
 from tests.support.triton_numbers import disagreement
@@ -19,6 +21,7 @@ pytest.importorskip("triton", reason="triton is not installed")
 ENTRY = playbook.get("rows-per-program")
 assert isinstance(ENTRY, Optimization)
 LITTLE = {"elements": 128, "elements_per_warp": 32}
+FEW = {"elements": 64, "elements_per_warp": 32}
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "triton"
 
 
@@ -149,9 +152,9 @@ def test_rows_are_computed_as_before(body: str, helper: str, tmp_path: Path) -> 
         ("    for i in range(row):\n        x = x + 1.0\n" + STORE, "", "as often as its row says"),
         ("    x = x / total(x)\n" + STORE, MIXING, "calls `total`, which may mix rows"),
         ("    x = tl.sort(x)\n" + STORE, "", "calls `tl.sort`, which may mix rows"),
-        ("    x = x[:, None] + 1.0\n" + STORE, "", "may mix rows: `x"),
+        ("    x = x[:, None] + 1.0\n" + STORE, "", "has no one block for each dimension"),
         ("    if row > 4:\n        return\n" + STORE, "", "branches by the row"),
-        ("    return\n", "", "more than a tile can do"),
+        ("    return\n" + STORE, "", "more than a tile can do"),
         (
             "    top = 0.0\n    for i in range(3):\n        top = tl.max(x, axis=0)\n" + STORE,
             "",
@@ -261,12 +264,20 @@ def test_what_changes_between_grid_and_launch_is_refused() -> None:
     )
     with pytest.raises(NotApplicable, match="changes between the grid and line"):
         ENTRY.apply(subject(changing), LITTLE)
-    late = kernel(SCALED, launch="grid", extra="    grid = (n_rows,)\n    f.b = block")
+    late = kernel(SCALED, launch="grid", extra="    grid = lambda meta: (n_rows,)\n    f.b = block")
     late = late.replace("0.5, block, True)", "0.5, f.b, True)")
     with pytest.raises(NotApplicable, match=r"f\.b is not known yet where line"):
         ENTRY.apply(subject(late), LITTLE)
     shaped = kernel(SCALED, launch="grid", extra="    grid = (x.shape[0],)")
     assert "n_rows=x.shape[0]" in ENTRY.apply(subject(shaped), LITTLE)
+
+
+def test_a_grid_that_is_made_before_its_block_is_written_out_at_the_launch(tmp_path: Path) -> None:
+    late = kernel(SCALED, launch="grid", extra="    grid = (n_rows,)\n    f.b = block")
+    late = late.replace("0.5, block, True)", "0.5, f.b, True)")
+    new = ENTRY.apply(subject(late), LITTLE)
+    assert "k[(triton.cdiv(n_rows, rows),)](" in new
+    assert disagreement("f", SHAPES[:2], late, [new], True, tmp_path) == ""
 
 
 def test_a_block_with_a_comment_inside_is_refused() -> None:
@@ -379,3 +390,136 @@ def test_warps_that_may_be_none_stay_as_they_are(given: str) -> None:
     text = text.replace("block, True)", f"block, True, num_warps={given})")
     new = ENTRY.apply(subject(text), {"elements": 1024, "elements_per_warp": 256})
     assert f"num_warps={given}" in new
+
+
+def tiled(body: str, axis: int = 1, helper: str = "") -> str:
+    """A file with a kernel of one tile of two dimensions a program, of a token and a head."""
+    token, head = (f"tl.program_id({place})" for place in (1 - axis, axis))
+    grid = "(x.shape[0], heads)" if axis else "(heads, x.shape[0])"
+    return f"""\
+import torch
+import triton
+import triton.language as tl
+
+{helper}
+@triton.jit
+def k(x_ptr, y_ptr, z_ptr, at_ptr, step, head_step, groups, G: tl.constexpr, D: tl.constexpr):
+    token = {token}
+    head = {head}
+    g = tl.arange(0, G)
+    d = tl.arange(0, D)
+    place = tl.load(at_ptr + token)
+    where = token * step + head * head_step + g[:, None] * D + d[None, :]
+    mask = g[:, None] < groups
+    x = tl.load(x_ptr + where, mask=mask, other=0.0)
+{body}    return
+
+
+def f(x):
+    x = x.reshape(x.shape[0], -1, 12)[:, :, :8].contiguous()
+    heads, groups = x.shape[1], 2
+    y = torch.zeros_like(x)
+    z = torch.zeros(x.shape[0], heads, 4)
+    at = torch.randperm(x.shape[0], generator=torch.Generator().manual_seed(0)).to(torch.int32)
+    grid = {grid}
+    k[grid](x, y, z, at, x.stride(0), x.stride(1), groups, G=2, D=4)
+    return y + z.sum(dim=-1, keepdim=True)
+"""
+
+
+PUT = "    tl.store(y_ptr + where, x, mask=mask)\n"
+PLACE = "place * step + head * head_step + g[:, None] * D + d[None, :]"
+TILES = [[[3, 60]], [[9, 24]], [[1, 12]]]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(PUT.replace("where", PLACE), id="copied elsewhere"),
+        pytest.param(
+            "    scale = tl.max(tl.abs(x), axis=1) + 1.0\n    x = x / scale[:, None]\n" + PUT
+            + "    z_ptr += token * (step // D) * 2 + head * 4\n"
+            + "    tl.store(z_ptr + g, scale, mask=g < groups)\n",
+            id="a scale for each group",
+        ),
+        pytest.param(
+            "    scale = tl.sum(x, axis=0)\n    x = x * scale[None, :] + tl.sum(scale)\n" + PUT,
+            id="along the first dimension, then along all",
+        ),
+        pytest.param(
+            "    x = tl.cumsum(x, axis=1) + tl.cumsum(x, -1)\n"
+            "    x -= tl.max(x, 1)[:, None]\n" + PUT,
+            id="scans, and an axis by position",
+        ),
+        pytest.param(
+            "    acc = tl.zeros((G, D), tl.float32)\n    top = tl.full([G], 0.5, tl.float32)\n"
+            "    for i in range(3):\n        acc += x * i + top[:, None]\n"
+            "        top += tl.sum(x, axis=1)\n    x = acc\n" + PUT,
+            id="tiles that are made",
+        ),
+        pytest.param(
+            "    x = tl.where((g == 1)[:, None] & (d > 1)[None, :], x, head + 0.5)\n" + PUT,
+            id="conditions that are laid out",
+        ),
+        pytest.param(
+            PUT.replace("where", "token * step + head * head_step + tl.arange(0, G)[:, None] * D + "
+                                 "tl.arange(0, D)[None, :]"),
+            id="runs that have no name",
+        ),
+    ],
+)  # fmt: skip
+def test_tiles_of_two_dimensions_are_computed_as_before(
+    body: str, axis: int, tmp_path: Path
+) -> None:
+    text = tiled(body, axis)
+    new = ENTRY.apply(subject(text), FEW)
+    assert "tl.arange(0, ROWS)[:, None, None]" in new and "tl.arange(0, G)[None, :, None]" in new
+    assert disagreement("f", TILES, text, [new], True, tmp_path) == ""
+
+
+def test_tiles_get_the_rows_of_the_last_axis_and_no_more_than_there_are() -> None:
+    new = ENTRY.apply(subject(tiled(PUT)), FEW)
+    assert "head = tl.program_id(1) * ROWS" in new
+    assert "rows = min(max(64 // (2 * 4), 1), triton.next_power_of_2(heads))" in new
+    assert "grid = (x.shape[0], triton.cdiv(heads, rows))\n" in new
+    launch = ObservedLaunch("k", "test", (4096, 8), {"G": 8, "D": 8}, {}, {})
+    seen = replace(subject(tiled(PUT)), launches=(launch,))
+    assert [v["elements"] for v in ENTRY.variants(seen)] == [256, 512, 512]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("    x = x + g\n" + PUT, "has a tile of one dimension beside one of two"),
+        ("    x = x + g[None, :]\n" + PUT, "counts along both dimensions of a tile"),
+        ("    x = x * tl.sum(x)\n" + PUT, "reduces along another axis than the row"),
+        ("    x = x * tl.sum(x, axis=0)[:, None]\n" + PUT, "lays along a dimension what may be"),
+        ("    x = tl.dot(x, x)\n" + PUT, "calls `tl.dot`, which may mix rows"),
+        ("    x = tl.trans(x)\n" + PUT, "calls `tl.trans`, which may mix rows"),
+        (
+            "    x += tl.arange(0, 2)[:, None]\n" + PUT,
+            "no one block for each dimension: 2, G and D",
+        ),
+        ("    x += tl.sum(tl.arange(0, D), axis=0)\n" + PUT, "counts along no dimension"),
+        ("    x += tl.zeros((D, G), tl.float32)\n" + PUT, "makes a tile of another shape"),
+        (
+            "    if place > 3:\n        x += 1.0\n" + PUT + "    tl.store(z_ptr, 0.0)\n",
+            "stores to the same",
+        ),
+    ],
+)
+def test_what_may_mix_tiles_is_refused(body: str, reason: str) -> None:
+    with pytest.raises(NotApplicable) as refused:
+        ENTRY.apply(subject(tiled(body)), FEW)
+    assert reason in str(refused.value)
+
+
+def test_blocks_of_rows_are_made_larger_instead(tmp_path: Path) -> None:
+    """Along the axis of the tokens there are more to give."""
+    text = tiled(PUT).replace("head * head_step + g[:, None] * D", "(head * G + g)[:, None] * D")
+    new = ENTRY.apply(subject(text), FEW)
+    assert "token = tl.program_id(0) * ROWS" in new
+    assert disagreement("f", TILES, text, [new], True, tmp_path) == ""
+    with pytest.raises(NotApplicable, match="counts along axis 1 of its grid by G: a larger one"):
+        ENTRY.apply(subject(text.replace("token * step", "(token * D + d)[None, :] * step")), FEW)

@@ -81,6 +81,16 @@ def reduces_elsewhere(
     return counted.expanded(body) == {kept} and reduced.expanded(body) <= {kept}
 
 
+def laid_along(body: cst.BaseSuite, begins: Begins) -> set[int]:
+    """The dimensions of tiles of two that values of one are laid along.
+
+    Args:
+        body: a kernel's statements.
+        begins: whether a node makes one of those values.
+    """
+    return _Flat.of(body, begins).expanded(body)
+
+
 def expanded_axis(subscript: cst.Subscript) -> int | None:
     """0 of `[:, None]`, 1 of `[None, :]`: the dimension that an index of one runs along in two."""
     kinds = []

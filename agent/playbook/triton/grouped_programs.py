@@ -31,7 +31,7 @@ from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.rewriting.common.insertion import unused
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import Edit, parenthesized, removing, writing
-from agent.rewriting.triton.row_extents import of_cast
+from agent.rewriting.triton.row_shapes import of_cast
 from agent.syntax import Source, descendants, names_in, positional
 
 SWEEP = (4, 8, 16)

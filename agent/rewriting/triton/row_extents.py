@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Flag, auto
 from typing import Any
 
 import libcst as cst
@@ -15,8 +14,19 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.reduced_axes import expanded_axis
 from agent.rewriting.triton.edits import Edit, writing
-from agent.syntax import Source, argument, descendants, is_commented, keyword, with_keyword
+from agent.rewriting.triton.row_shapes import (
+    DIMENSIONS,
+    RowExtent,
+    RowNames,
+    TileForm,
+    both,
+    laid,
+    of_cast,
+    with_rows,
+)
+from agent.syntax import Source, argument, descendants, keyword, with_keyword
 
 TL = "triton.language."
 REDUCTIONS = tuple(
@@ -40,36 +50,13 @@ PLAIN = ("mask", "other", "value", "pointer", "cache_modifier", "eviction_policy
 """Arguments of a load or store that have a meaning for tiles of pointers."""
 
 
-class RowExtent(Flag):
-    """Along what a value has more than one element."""
-
-    NONE = 0
-    ROWS = auto()
-    COLUMNS = auto()
-
-
-BOTH = RowExtent.ROWS | RowExtent.COLUMNS
-
-
-@dataclass(frozen=True)
-class RowNames:
-    """What the kernel calls what is new."""
-
-    count: str
-    """The parameter that says how many rows there are in all."""
-    rows: str
-    """The constant: how many a program has."""
-    mask: str
-    """Which of them exist."""
-
-
 @dataclass
 class Reading:
     """Walks a kernel in the order it runs, with the extent of each name."""
 
     source: Source
     kernel: Kernel
-    block: str
+    form: TileForm
     names: RowNames
     row: Mapping[cst.Call, Edit]
     """Where the kernel asks for its row, and what becomes of it there."""
@@ -81,6 +68,12 @@ class Reading:
 
     def _refuse(self, node: cst.CSTNode, what: str) -> NotApplicable:
         return NotApplicable(f"line {self.source.line(node)} of {self.kernel.name} {what}")
+
+    @property
+    def _last(self) -> cst.CSTNode:
+        """What stands last in the kernel, where a `return` says what its end does without one."""
+        line = self.kernel.function.node.body.body[-1]
+        return line.body[-1] if isinstance(line, cst.SimpleStatementLine) else line
 
     # --- statements -----------------------------------------------------------------------------
 
@@ -106,12 +99,14 @@ class Reading:
             case cst.Expr(value=cst.Call() as call) if self.source.name(call.func) in SAYS:
                 if any(self._of(a.value, known) for a in call.args):
                     raise self._refuse(call, "says something of a row")
+            case cst.Return(value=None) if small is self._last:
+                pass
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
                 known[name] = self._of(value, known)
             case cst.AnnAssign(target=cst.Name(value=name), value=cst.BaseExpression() as value):
                 known[name] = self._of(value, known)
             case cst.AugAssign(target=cst.Name(value=name) as target, value=value):
-                known[name] = self._of(target, known) | self._of(value, known)
+                known[name] = self._joined([target, value], known)
             case _:
                 raise self._refuse(small, f"is more than a tile can do: `{self._text(small)}`")
 
@@ -170,7 +165,7 @@ class Reading:
                     raise self._refuse(node, "asks of a tile whether it is true")
                 return found
             case cst.BinaryOperation() if not isinstance(node.operator, cst.MatrixMultiply):
-                return self._of(node.left, known) | self._of(node.right, known)
+                return self._joined([node.left, node.right], known)
             case cst.Comparison():
                 sides = [node.left, *(c.comparator for c in node.comparisons)]
                 found = self._joined(sides, known)
@@ -190,15 +185,33 @@ class Reading:
                 return ways.pop()
             case cst.Call():
                 return self._call(node, known)
+            case cst.Subscript() if (axis := expanded_axis(node)) is not None:
+                return self._expanded(node, axis, known)
         raise self._refuse(node, f"may mix rows: `{self._text(node)}`")
 
     def _joined(
         self, nodes: Sequence[cst.BaseExpression], known: Mapping[str, RowExtent]
     ) -> RowExtent:
-        found = RowExtent.NONE
+        found, forms = RowExtent.NONE, set[RowExtent]()
         for node in nodes:
-            found |= self._of(node, known)
+            own = self._of(node, known)
+            found |= own
+            forms |= {own & RowExtent.FLAT} if own & self.form.whole else set()
+        if len(forms) > 1:
+            raise self._refuse(nodes[0], "has a tile of one dimension beside one of two")
         return found
+
+    def _expanded(
+        self, node: cst.Subscript, axis: int, known: Mapping[str, RowExtent]
+    ) -> RowExtent:
+        """`offsets[:, None]`: it lies along its dimension from the first line on."""
+        inside = self._of(node.value, known)
+        if inside & ~RowExtent.ROWS != DIMENSIONS[axis] | RowExtent.FLAT:
+            raise self._refuse(
+                node, f"lays along a dimension what may be another: `{self._text(node)}`"
+            )
+        self.edits[node] = _unlaid
+        return inside & ~RowExtent.FLAT
 
     def _attribute(self, node: cst.Attribute, known: Mapping[str, RowExtent]) -> RowExtent:
         """`tl.float32`, or `x.dtype`, or `y_ptr.dtype.element_ty`."""
@@ -216,8 +229,10 @@ class Reading:
         if called in TRITON.program_ids:
             return RowExtent.NONE
         if called in TRITON.iotas and self._text(values[0]) == "0" and len(values) == 2:
-            self.edits[call] = _as_columns
-            return RowExtent.COLUMNS
+            dimension = self.form.runs[call]
+            places = self.form.laid(dimension)
+            self.edits[call] = lambda updated: laid(updated, places)
+            return self.form.flat(dimension)
         if called in TRITON.accumulators:
             return self._filled(call, known)
         if called == LOAD:
@@ -265,49 +280,59 @@ class Reading:
         shape = argument(call, 0, "shape")
         elements = shape.elements if isinstance(shape, cst.Tuple | cst.List) else ()
         texts = [self._text(element.value) for element in elements]
-        if shape is None or texts != [self.block]:
+        blocks, rows = self.form.blocks, self.names.rows
+        whole = texts == [*blocks]
+        along = [place for place, n in enumerate(blocks) if whole or texts == [n]]
+        if shape is None or (not whole and len(along) != 1):
             raise self._refuse(call, "makes a tile of another shape than the block's")
         if self._joined([a.value for a in call.args if a.value is not shape], known):
             raise self._refuse(call, "fills a tile with what depends on the row")
-        self.edits[shape] = self._with_rows
-        return BOTH
-
-    def _with_rows(self, shape: cst.Tuple | cst.List) -> cst.Tuple | cst.List:
-        """`(ROWS, BLOCK)` of `(BLOCK,)`; a comment stays."""
-        (last,) = shape.elements
-        between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-        if not is_commented(shape):
-            last = last.with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        first = cst.Element(cst.Name(self.names.rows), comma=between)
-        return shape.with_changes(elements=[first, last])
+        lengths = tuple(n if place in along else "1" for place, n in enumerate(blocks))
+        self.edits[shape] = lambda updated: with_rows(updated, rows, lengths)
+        return RowExtent.ROWS | (self.form.whole if whole else self.form.flat(along[0]))
 
     def _reduced(self, call: cst.Call, called: str, known: Mapping[str, RowExtent]) -> RowExtent:
         tile, axis = argument(call, 0, "input"), argument(call, 1, "axis")
         scans = called in SCANS
-        if tile is None or (axis is not None and self._text(axis) not in ("0", "-1", "None")):
+        if tile is None:
             raise self._refuse(call, "reduces along another axis than the row")
+        found = self._of(tile, known)
+        dimension = self._dimension(call, axis, found)
         others = [a for a in call.args if a.value is not tile and a.value is not axis]
         if any(a.keyword is None and self.source.function_of(a.value) is None for a in others) or (
             not scans and keyword(call, "keep_dims") is not None
         ) or keyword(call, "return_indices") is not None:  # fmt: skip
             raise self._refuse(call, f"reduces in a way of its own: `{self._text(call)}`")
-        if self._of(tile, known) != BOTH:
-            raise self._refuse(call, "reduces what is no tile of the row")
         by_position = axis is not None and not any(a.keyword and a.value is axis for a in call.args)
 
         def edit(updated: cst.Call) -> cst.Call:
             if by_position:
                 place = next(i for i, a in enumerate(call.args) if a.value is axis)
                 args = list(updated.args)
-                args[place] = args[place].with_changes(value=cst.Integer("1"))
+                args[place] = args[place].with_changes(value=cst.Integer(str(dimension + 1)))
                 updated = updated.with_changes(args=args)
             else:
-                updated = with_keyword(updated, "axis", "1")
+                updated = with_keyword(updated, "axis", str(dimension + 1))
             return updated if scans else with_keyword(updated, "keep_dims", "True")
 
         self.edits[call] = edit
         self.of_rows += 1
-        return BOTH if scans else RowExtent.ROWS
+        left = found & self.form.whole & ~DIMENSIONS[dimension]
+        if scans:
+            return found
+        return RowExtent.ROWS | left | (RowExtent.FLAT if left else RowExtent.NONE)
+
+    def _dimension(self, call: cst.Call, axis: cst.BaseExpression | None, tile: RowExtent) -> int:
+        """The dimension that a tile is reduced along."""
+        text = self._text(axis) if axis is not None else "None"
+        dimensions = [place for place, each in enumerate(DIMENSIONS) if each & tile]
+        lines_up = len(dimensions) == 1 and (RowExtent.FLAT in tile or len(self.form.blocks) == 1)
+        known = {"0": 0, "1": 1, "-1": 1} if not lines_up else dict.fromkeys(("0", "-1", "None"), 0)
+        if text not in known:
+            raise self._refuse(call, "reduces along another axis than the row")
+        if RowExtent.ROWS not in tile or not (lines_up or len(dimensions) == 2):
+            raise self._refuse(call, "reduces what is no tile of the row")
+        return dimensions[known[text]]
 
     # --- memory ---------------------------------------------------------------------------------
 
@@ -356,30 +381,13 @@ class Reading:
             if not self._of(mask, known):
                 raise self._refuse(call, f"has one mask for all rows: `{self._text(mask)}`")
             inner = self.edits.get(mask, lambda updated: updated)
-            self.edits[mask] = lambda updated: _both(inner(updated), name)
+            self.edits[mask] = lambda updated: both(inner(updated), name)
 
     def _text(self, node: cst.CSTNode) -> str:
         return self.source.code(node)
 
 
-def of_cast(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """`x` of `x.to(...)` and of `x.cast(...)`; `tl` of `tl.cast(...)`, which is a function."""
-    match node:
-        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to" | "cast"))):
-            return value
-    return None
-
-
-def _as_columns(updated: cst.Call) -> cst.Subscript:
-    """`tl.arange(0, BLOCK)[None, :]`."""
-    sliced = cst.ensure_type(cst.parse_expression("x[None, :]"), cst.Subscript)
-    return sliced.with_changes(value=updated)
-
-
-def _both(mask: cst.BaseExpression, name: str) -> cst.BaseExpression:
-    """`mask & name`, the mask in parentheses where `&` would bind closer than what is in it."""
-    binds_closer = (cst.Name, cst.Call, cst.Attribute, cst.Subscript)
-    joined = isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd)
-    if not isinstance(mask, binds_closer) and not joined and not mask.lpar:
-        mask = mask.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    return cst.BinaryOperation(mask, cst.BitAnd(), cst.Name(name))
+def _unlaid(updated: cst.Subscript) -> cst.BaseExpression:
+    """`offsets` of `offsets[:, None]`."""
+    inner = updated.value
+    return inner.with_changes(lpar=[*updated.lpar, *inner.lpar], rpar=[*inner.rpar, *updated.rpar])

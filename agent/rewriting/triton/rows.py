@@ -16,11 +16,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.host import language
-from agent.analysis.triton.program_ids import naming, one_block, program_indices
+from agent.analysis.triton.index_ranges import span_of, steps_of
+from agent.analysis.triton.program_ids import naming, program_indices
 from agent.rewriting.common.insertion import unused
 from agent.rewriting.triton.edits import Edit, begun, followed, writing
-from agent.rewriting.triton.row_extents import Reading, RowExtent, RowNames, of_cast
-from agent.syntax import Source
+from agent.rewriting.triton.row_extents import Reading
+from agent.rewriting.triton.row_shapes import RowExtent, RowNames, of_cast, tile_form
+from agent.syntax import Source, descendants
 
 
 @dataclass(frozen=True)
@@ -28,51 +30,67 @@ class RowKernel:
     """A kernel with one row a program, and the edits that give it several."""
 
     kernel: Kernel
-    block: str
-    """The constant that is the length of its tiles."""
+    blocks: tuple[str, ...]
+    """The constants that are the lengths of its tiles, one a dimension."""
     names: RowNames
     edits: Mapping[cst.CSTNode, Edit]
 
 
-def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
-    """Read a kernel whose programs each have one row, along the first axis of the grid.
+def row_kernel(source: Source, kernel: Kernel, axis: int, count: str | None) -> RowKernel:
+    """Read a kernel whose programs each have one row along an axis of the grid.
 
     Args:
         source: the file.
         kernel: one of its kernels.
+        axis: of the grid.
         count: its parameter that says how many rows there are, where it has one.
 
     Raises:
         NotApplicable: a line may mix rows, or what it does with them is not to be seen.
     """
-    block = one_block(source, kernel)
+    form = tile_form(source, kernel)
+    if len(form.blocks) > 1 and (block := _counted_by(source, kernel, axis)) is not None:
+        raise NotApplicable(
+            f"{kernel.name} counts along axis {axis} of its grid by {block}: a larger one does "
+            "what more rows would"
+        )
     names = RowNames(count or unused(kernel, "n_rows"), unused(kernel, "ROWS"),
                   unused(kernel, "row_mask"))  # fmt: skip
     body = kernel.function.node.body
     if not isinstance(body, cst.IndentedBlock):
         raise NotApplicable(f"{kernel.name} is written on one line")
-    asked = [index.call for index in program_indices(source, kernel) if index.axis == 0]
+    asked = [index.call for index in program_indices(source, kernel) if index.axis == axis]
     if not asked:
-        raise NotApplicable(f"{kernel.name} never asks for its place on axis 0")
+        raise NotApplicable(f"{kernel.name} never asks for its place on axis {axis}")
     tl, (name, line) = language(source, kernel), _named(source, kernel, asked)
     row = name or unused(kernel, "row")
-    each = f"{tl}.arange(0, {names.rows})[:, None]"
+    each = f"{tl}.arange(0, {names.rows}){form.of_rows}"
     masked = f"{names.mask} = {row} < {names.count}"
     instead = _numbered(source, asked[0], names.rows, each) if name else writing(row)
-    reading = Reading(source, kernel, block, names, dict.fromkeys(asked, instead))
+    reading = Reading(source, kernel, form, names, dict.fromkeys(asked, instead))
     reading.block_of(body.body, {p.name.value: RowExtent.NONE for p in kernel.function.parameters})
     if line is not None:
         reading.edits[line] = followed(masked)
     else:
         reading.edits[body] = begun(
-            kernel, [f"{row} = {tl}.program_id(0) * {names.rows} + {each}", masked]
+            kernel, [f"{row} = {tl}.program_id({axis}) * {names.rows} + {each}", masked]
         )
-    if not reading.of_rows:
+    if not reading.of_rows and len(form.blocks) == 1:
         raise NotApplicable(
-            f"{kernel.name} computes and loads nothing for a row as a whole: a larger {block} does "
-            "what more rows would"
+            f"{kernel.name} computes and loads nothing for a row as a whole: a larger "
+            f"{form.blocks[0]} does what more rows would"
         )
-    return RowKernel(kernel, block, names, reading.edits)
+    return RowKernel(kernel, form.blocks, names, reading.edits)
+
+
+def _counted_by(source: Source, kernel: Kernel, axis: int) -> str | None:
+    """`BLOCK` of `tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)`, several rows already."""
+    for sum_ in descendants(kernel.function.node.body, cst.BinaryOperation):
+        if isinstance(sum_.operator, cst.Add) and (span := span_of(source, sum_)) is not None:
+            steps = (steps_of(source, start) for start in span.starts)
+            if any(each is not None and each.axis == axis for each in steps):
+                return span.extent
+    return None
 
 
 def _named(
