@@ -6,14 +6,14 @@ Do: `row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]`, `tl.arange(0,
     `axis=1, keep_dims=True` in the reductions, a mask for the rows behind the last one, and a grid
     of `triton.cdiv(n_rows, rows)`. As many rows as fill a program with 1024 to 8192 elements, and
     one row of that length or more; warps by the elements, or so many times what the launch gives a
-    row. Tiles of two dimensions, as of a token's heads, get a third one: the rows of the grid's last
-    axis, and no more of them than there are.
+    row. Tiles of two dimensions, as of a token's heads, get a third one: the rows of the last axis
+    of the grid, and no more of them than there are.
 Risk: the order of sums changes. Each line is checked to keep rows apart: what reads one row's
     result in another, branches by the row or counts them with atomics is refused.
 Source: lightllm's copies that quantize have a program for each head of each token: by hand, 8 heads
-    a program take 0.034 ms for 0.162 on an NVIDIA H200. Liger's RMS norm gives a program 16 rows where a row has at most 256 columns; attorch
-    chooses rows by the length of a row; Helion allows up to 8 rows a program while at least 8
-    waves of programs are left.
+    a program take 0.034 ms for 0.162 on an NVIDIA H200. Liger's RMS norm gives a program 16 rows
+    where a row has at most 256 columns; attorch chooses rows by the length of a row; Helion allows
+    up to 8 rows a program while at least 8 waves of programs are left.
 """
 
 from __future__ import annotations
