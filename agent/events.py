@@ -156,12 +156,13 @@ class Baselined(Event):
 
     @property
     def kernels(self) -> dict[str, frozenset[str]]:
-        """Perf test -> the kernels of the file that it was the first to launch so."""
-        tests = {launch.test for launch in self.launches}
-        return {
-            test: frozenset(launch.kernel for launch in self.launches if launch.test == test)
-            for test in tests
-        }
+        """Perf test -> the kernels of the file that it launched; where only the first of several
+        that launch one alike is known, that one."""
+        found: dict[str, set[str]] = {}
+        for launch in self.launches:
+            for test in {launch.test, *(test for test, _ in launch.timings)}:
+                found.setdefault(test, set()).add(launch.kernel)
+        return {test: frozenset(kernels) for test, kernels in found.items()}
 
     @property
     def left_out(self) -> frozenset[str]:

@@ -266,8 +266,17 @@ class Run:
 
     @property
     def timed_kernels(self) -> tuple[str, ...]:
-        """Names of the kernels that the perf tests launch, the most expensive first."""
-        return by_cost(self.launches, self.baseline.longest_ms) if self.baseline else ()
+        """Names of the kernels that the perf tests launch, the most expensive first.
+
+        Where a few configs are compared, those that they launch: a change of another kernel would
+        be judged by the noise of what does not hold it.
+        """
+        if self.baseline is None:
+            return ()
+        names = by_cost(self.launches, self.baseline.longest_ms)
+        tests = self.subset.tests if self.subset else ()
+        shown = {name for test in tests for name in self.baseline.kernels.get(test, ())}
+        return tuple(name for name in names if name in shown) or names
 
     def family_rank(self, family: str) -> int:
         """Where a family of optimizations stands; smaller is earlier.

@@ -38,7 +38,9 @@ from agent.least_time import LeastTime, LeastTimes
 from agent.measuring.decision import Gain, Status, Verdict
 from agent.measuring.measurement import Failure
 from agent.measuring.statistics import ConfigComparison, Effect
+from agent.measuring.subset import Subset
 from agent.options import Options
+from agent.report.progress import lines
 from agent.report.result import notes
 from agent.state import Phase, Run, decided, may_mend, stop_detail, stop_reason
 from agent.transitions import advance
@@ -681,3 +683,23 @@ def test_what_is_as_fast_is_kept_for_what_else_it_saves(saves: str, kept: bool) 
     assert (f"iteration 1 was kept for what else it saves: {saves}" in notes(run)) is kept
     assert (run.last_gain, stop_reason(run)) == (Gain.NONE, None)
     assert run.misses == (0 if kept else 1)
+
+
+def test_what_no_compared_config_launches_is_left_alone() -> None:
+    """A kernel of another test, of which a comparison would see noise."""
+    both = (("t.py::test_slow", ""),)
+    launches = (
+        replace(LAUNCH, kernel="fast", test="t.py::test_fast"),
+        replace(LAUNCH, kernel="slow", test="t.py::test_slow"),
+        replace(
+            LAUNCH, kernel="shared", test="t.py::test_fast", timings=(("t.py::test_slow", ""),)
+        ),
+    )
+    run = Run(baseline=replace(BASELINED, launches=launches), launches=launches)
+    assert {*run.timed_kernels} == {"fast", "slow", "shared"}
+    one = Subset(tests=("t.py::test_slow",), configs=("slow",), left_out=("fast",))
+    assert {*replace(run, subset=one).timed_kernels} == {"slow", "shared"}
+    unseen = replace(one, tests=("t.py::test_other",))
+    assert {*replace(run, subset=unseen).timed_kernels} == {"fast", "slow", "shared"}
+    said = lines(replace(run, subset=one), replace(CALIBRATED, subset=one))
+    assert any("seen to launch fast: left as it is" in line for line in said)

@@ -236,7 +236,11 @@ def _not_compared(baseline: Baselined, subset: Subset) -> list[str]:
     rest = sorted({kernel for kernels in baseline.kernels.values() for kernel in kernels} - shown)
     if not rest or not shown:
         return []
-    return [f"note       {', '.join(rest)}: no config that is compared was seen to launch it"]
+    left = "left as they are" if len(rest) > 1 else "left as it is"
+    return [
+        f"note       no config that is compared was seen to launch {', '.join(rest)}: {left}; "
+        "--compare-on chooses"
+    ]
 
 
 def _plan(run: Run) -> list[str]:
