@@ -691,9 +691,7 @@ def test_what_no_compared_config_launches_is_left_alone() -> None:
     launches = (
         replace(LAUNCH, kernel="fast", test="t.py::test_fast"),
         replace(LAUNCH, kernel="slow", test="t.py::test_slow"),
-        replace(
-            LAUNCH, kernel="shared", test="t.py::test_fast", timings=(("t.py::test_slow", ""),)
-        ),
+        replace(LAUNCH, kernel="shared", test="t.py::test_fast", timings=both),
     )
     run = Run(baseline=replace(BASELINED, launches=launches), launches=launches)
     assert {*run.timed_kernels} == {"fast", "slow", "shared"}

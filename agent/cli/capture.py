@@ -25,6 +25,7 @@ COMMAND_FAILED = 3
 NO_LAUNCH = 4
 INTERRUPTED = "interrupted"
 """Why tests are untried that could be tried."""
+LOST = "interrupted; nothing was written: --stop-after-s or Ctrl-C keeps the calls until then"
 
 
 def register(app: typer.Typer) -> None:
@@ -122,6 +123,8 @@ def capture(
             if end.by != signal.SIGINT:
                 raise
             found = untried(found, INTERRUPTED)  # what took the command minutes is kept
+    except Interrupted as end:
+        raise Interrupted(str(end) or LOST, end.by) from None
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None

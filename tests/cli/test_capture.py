@@ -424,21 +424,22 @@ def capturing_until(repo: Path, script: str, file: str) -> subprocess.Popen[str]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
-def test_a_capture_that_is_interrupted_keeps_what_was_called(
-    repo: Path, number: signal.Signals
-) -> None:
+@pytest.mark.parametrize("by", ["Ctrl-C", "timeout -s INT", "kill"])
+def test_a_capture_that_is_interrupted_keeps_what_was_called(repo: Path, by: str) -> None:
     """Where nobody knows how long it would take; nothing is left of the command. Who is killed by
     others has not asked for tests."""
     unending = "import time, use\nopen('called', 'w')\nwhile True:\n    time.sleep(0.01)\n"
     write(repo, {"unending.py": unending})
     running = capturing_until(repo, "unending.py", "called")
-    if number == signal.SIGTERM:
-        running.send_signal(number)
+    if by == "kill":
+        running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=120)
         assert (running.returncode, (repo / CAPTURED).exists()) == (ExitCode.STOPPED, False), err
+        assert "nothing was written: --stop-after-s or Ctrl-C keeps the calls" in err
         return
-    os.killpg(running.pid, number)  # as a terminal does
+    if by == "timeout -s INT":
+        running.send_signal(signal.SIGINT)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does
     out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
     assert "interrupted: the calls until now are gone on with; once more ends it" in err
@@ -446,7 +447,8 @@ def test_a_capture_that_is_interrupted_keeps_what_was_called(
     assert any("the command was ended after" in note for note in json.loads(out)["notes"])
     assert {"SCALE_COPY", "GATHER"} <= cases(repo).keys()
     with pytest.raises(subprocess.CalledProcessError):
-        subprocess.run(["pgrep", "-f", "unending.py"], check=True, stdout=subprocess.DEVNULL)
+        session = str(running.pid)
+        subprocess.run(["pgrep", "-s", session], check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.full

@@ -23,6 +23,7 @@ import tile_agent_pytest
 from agent.errors import Interrupted, UsageError
 from agent.harness.processes.script import read_answers
 
+_AT_ONCE_S = 0.5
 _GRACE_S = 5.0
 """What a command has to end, and to write its records, before it is asked more firmly."""
 _ERRORS = 2
@@ -106,7 +107,7 @@ def run_recorded(
             interrupted, stopped_s = True, time.monotonic() - begin
             when_interrupted()
             with contextlib.suppress(subprocess.TimeoutExpired):  # a terminal's Ctrl-C reaches it
-                process.wait(_GRACE_S)
+                _wait_once_more(process)
             code = _stop(process)
         finally:
             if process.returncode is None:  # we were asked to end
@@ -114,6 +115,20 @@ def run_recorded(
                 process.wait()
         records = tuple(tuple(read_answers(path)) for path in sorted(Path(folder).glob("*.jsonl")))
     return CommandEnd(code, records, stopped_s, interrupted)
+
+
+def _wait_once_more(process: subprocess.Popen[bytes]) -> None:
+    """Give a command that was interrupted time to end.
+
+    The same interruption may come twice at once: `timeout -s INT` sends it to us and to our group.
+    """
+    begin = time.monotonic()
+    try:
+        process.wait(_GRACE_S)
+    except Interrupted:
+        if time.monotonic() - begin > _AT_ONCE_S:
+            raise
+        process.wait(_GRACE_S)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> int:
