@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tile_agent_pytest.libdevice_bits import bit_function
+
 STUBS = "triton.language.extra.libdevice"
 FUNCTIONS = "triton.language.extra.cuda.libdevice"
 
@@ -56,12 +58,17 @@ def _computed(
     import torch
 
     interpreter: Any = sys.modules["triton.runtime.interpreter"]
+    element = kind.scalar
+    if (of_bits := bit_function(symbol.removeprefix("__nv_"))) is not None:
+        with interpreter.np.errstate(all="ignore"):
+            found = of_bits(*(interpreter.np.ascontiguousarray(arg.data) for arg in args))
+            data = found.astype(interpreter._get_np_dtype(element))
+        return interpreter.TensorHandle(data, element)
     function = _named(symbol)
     if function is None:
         raise NotImplementedError(f"{symbol} of libdevice is not known without a GPU")
     given = [torch.from_numpy(interpreter.np.ascontiguousarray(arg.data)) for arg in args]
     wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in given]
-    element = kind.scalar
     data = function(*wide).numpy().astype(interpreter._get_np_dtype(element))
     return interpreter.TensorHandle(data, element)
 
