@@ -98,12 +98,12 @@ def _computed_tile(dialect: Dialect, source: Source, kernel: Kernel, constant: s
             raise NotApplicable(f"the launch at line {line} gives no variable for it")
         names.append(given)
     first = names[0]
-    if any(set(source.assignments(n)) != set(source.assignments(first)) for n in names):
-        raise NotApplicable("its launches are given different names for it")
-    if _is_integer(source, first):
+    if all(_is_integer(source, name) for name in names):
         raise NotApplicable(
             "it is an integer of the file, and only what the host computes can be scaled"
         )
+    if any(set(source.assignments(n)) != set(source.assignments(first)) for n in names):
+        raise NotApplicable("its launches are given different variables for it")
     return _computed(dialect, source, first)
 
 

@@ -123,7 +123,10 @@ def _range(source: Source, kernel: Kernel, loop: cst.For) -> cst.Call:
             own = {*kernel.constants, language(source, kernel)}
             if value is None and {name.value for name in read(bound)} <= own:
                 code = source.code(bound)
-                raise NotApplicable(f"the rounds of the loop at line {line} are computed: `{code}`")
+                how = f"the rounds of the loop at line {line} are computed: `{code}`"
+                if isinstance(bound, cst.Name):
+                    how = f"line {line} loops {code} times, which the launch does not show"
+                raise NotApplicable(how)
             if value is None:
                 raise NotApplicable(f"the rounds of the loop at line {line} are no constants")
         counts.append(range(*(v for v in values if v is not None)))
