@@ -61,6 +61,15 @@ def test_no_block_is_longer_than_the_longest_row(
     assert [params["BLOCK"] for params in found] == sizes
 
 
+def test_a_length_may_be_a_constant() -> None:
+    """As where each length is compiled for; a block of the kernel is no length."""
+    text = ROWS.replace("y_ptr, n, limit, BLOCK", "y_ptr, n: tl.constexpr, limit, BLOCK")
+    found = playbook.get("block-size").variants(asked(text, seen("k", n=100)))
+    assert [params["BLOCK"] for params in found] == [128]
+    (kernel,) = TRITON.kernels(Source(text))
+    assert bounding(Source(text), kernel, "BLOCK") == {"n"}
+
+
 def test_where_every_block_is_too_long_the_present_one_stays() -> None:
     with pytest.raises(NotApplicable, match="longer than what tests launch"):
         playbook.get("block-size").variants(asked(ROWS, seen("k", n=16)))

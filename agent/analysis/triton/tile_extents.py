@@ -33,7 +33,13 @@ def bounding(source: Source, kernel: Kernel, constant: str) -> frozenset[str]:
         given = positional(loop.iter) if isinstance(loop.iter, cst.Call) else ()
         if len(given) == 3 and source.code(given[2]) == constant:
             found |= names_in(given[1])
-    return frozenset(found.intersection(run_time(kernel)))
+    tiles = {
+        source.code(end)
+        for call in TRITON.find(source, body, TRITON.iotas)
+        if (end := TRITON.shapes["triton.language.arange"].of(call)) is not None
+    }
+    constants = {name for name in kernel.constants if name not in tiles}
+    return frozenset(found & ({*run_time(kernel)} | constants))
 
 
 def have_work(subject: Subject, kernel: Kernel, sizes: Mapping[str, int]) -> bool:
