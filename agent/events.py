@@ -156,8 +156,7 @@ class Baselined(Event):
 
     @property
     def kernels(self) -> dict[str, frozenset[str]]:
-        """Perf test -> the kernels of the file that it launched; where only the first of several
-        that launch one alike is known, that one."""
+        """Perf test -> the kernels of the file that it was seen to launch."""
         found: dict[str, set[str]] = {}
         for launch in self.launches:
             for test in {launch.test, *(test for test, _ in launch.timings)}:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,6 +33,11 @@ def bit_function(name: str) -> Callable[..., Any] | None:
     return known.get(name) or (known.get(name[:-1]) if name.endswith("f") else None)
 
 
+def _numpy() -> Any:
+    """NumPy, which Triton's interpreter has imported."""
+    return sys.modules["numpy"]
+
+
 def _wide(array: Any) -> Any:
     return array.astype("float64")
 
@@ -49,8 +55,7 @@ _EXACT: Mapping[str, Callable[..., Any]] = {
 
 def _to_integer(kind: str, rounding: str, x: Any) -> Any:
     """As a device converts: what is too large becomes the largest, and NaN zero."""
-    import numpy as np
-
+    np = _numpy()
     limits, whole = np.iinfo(kind), getattr(np, rounding)(x.astype("float64"))
     inside = np.where(np.isnan(whole) | (whole >= limits.max) | (whole <= limits.min), 0, whole)
     found = np.where(whole >= limits.max, limits.max, inside.astype(kind))
@@ -59,8 +64,7 @@ def _to_integer(kind: str, rounding: str, x: Any) -> Any:
 
 def _to_float32(direction: str, exact: Any) -> Any:
     """The next float32 in a direction, of numbers in float64."""
-    import numpy as np
-
+    np = _numpy()
     exact = exact.astype("float64")
     nearest = exact.astype("float32")
     below = nearest.astype("float64") < exact
@@ -73,8 +77,7 @@ def _to_float32(direction: str, exact: Any) -> Any:
 
 def _digits(x: Any) -> Any:
     """The bits of each integer, the last one first, in a new dimension."""
-    import numpy as np
-
+    np = _numpy()
     width = 8 * x.dtype.itemsize
     plain = x.view(f"uint{width}")[..., None]
     return (plain >> np.arange(width, dtype=plain.dtype)) & plain.dtype.type(1)
@@ -86,15 +89,13 @@ def _leading_zeros(x: Any) -> Any:
 
 
 def _first_set(x: Any) -> Any:
-    import numpy as np
-
+    np = _numpy()
     digits = _digits(x)
     return np.where(digits.any(axis=-1), digits.argmax(axis=-1) + 1, 0)
 
 
 def _reversed(x: Any) -> Any:
-    import numpy as np
-
+    np = _numpy()
     digits = _digits(x)[..., ::-1]
     width = digits.shape[-1]
     places = np.arange(width, dtype=digits.dtype)
@@ -102,29 +103,25 @@ def _reversed(x: Any) -> Any:
 
 
 def _exponent(x: Any) -> Any:
-    import numpy as np
-
+    np = _numpy()
     return np.frexp(x.astype("float64"))[1] - 1.0
 
 
 def _whole_exponent(x: Any) -> Any:
-    import numpy as np
-
+    np = _numpy()
     least, most = -(2**31), 2**31 - 1
     found = np.where(np.isinf(x), most, np.where((x == 0) | np.isnan(x), least, _exponent(x)))
     return found.astype("int64")
 
 
 def _logb(x: Any) -> Any:
-    import numpy as np
-
+    np = _numpy()
     found = np.where(x == 0, -np.inf, np.where(np.isinf(x), np.inf, _exponent(x)))
     return np.where(np.isnan(x), x, found)
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    import numpy as np
-
+    np = _numpy()
     a, b = _wide(x), _wide(y)
     return a - np.rint(a / b) * b
 
