@@ -68,7 +68,7 @@ def with_fewer_programs(
         bounded[axis] = _bounded(source, module, extent, along, given, alone=len(needs) == 1)
     if not bounded:
         raise NotApplicable(f"the launch at line {line} has one program along each such axis")
-    written = _written_as(source, launch, grid)
+    written = _written_as(source, launch, grid, module)
     if written is None:
         return {grid.extents[axis]: writing(text) for axis, text in bounded.items()}
     texts = [bounded.get(axis, source.code(each)) for axis, each in enumerate(grid.extents)]
@@ -131,9 +131,15 @@ def _check_sole(source: Source, kernel: Kernel, launch: Launch) -> None:
             )
 
 
-def _written_as(source: Source, launch: Launch, grid: LaunchGrid) -> str | None:
+def _written_as(source: Source, launch: Launch, grid: LaunchGrid, module: str) -> str | None:
     """What comes before a grid that is written out at the launch, `lambda META: ` or nothing; None
     where it stands there.
+
+    Args:
+        source: the file.
+        launch: whose grid it is.
+        grid: its extents.
+        module: what triton is called there.
 
     Raises:
         NotApplicable: it cannot be written there.
@@ -144,7 +150,7 @@ def _written_as(source: Source, launch: Launch, grid: LaunchGrid) -> str | None:
         own = made.params
         others = (own.kwonly_params, own.posonly_params, own.star_kwarg, own.params[1:])
         sets = any(True for _ in descendants(made, cst.NamedExpr))
-        hides = grid.meta in ("max", "min", "triton")
+        hides = grid.meta in ("max", "min", module)
         if grid.meta is None or any(others) or own.params[0].default is not None or sets or hides:
             raise NotApplicable(f"the grid at line {line} has names of its own")
         if made is launch.grid:
