@@ -495,7 +495,7 @@ def test_tiles_get_the_rows_of_the_last_axis_and_no_more_than_there_are() -> Non
         ("    x = x + g[None, :]\n" + PUT, "counts along both dimensions of a tile"),
         ("    x = x * tl.sum(x)\n" + PUT, "reduces along another axis than the row"),
         ("    x = x * tl.sum(x, axis=0)[:, None]\n" + PUT, "lays along a dimension what may be"),
-        ("    x = tl.dot(x, x)\n" + PUT, "calls `tl.dot`, which may mix rows"),
+        ("    x = tl.dot(x, x)\n" + PUT, "multiplies tiles: its blocks say how many rows it has"),
         ("    x = tl.trans(x)\n" + PUT, "calls `tl.trans`, which may mix rows"),
         (
             "    x += tl.arange(0, 2)[:, None]\n" + PUT,

@@ -83,12 +83,16 @@ def tile_form(source: Source, kernel: Kernel) -> TileForm:
 
     Raises:
         NotApplicable: they have more than two dimensions, or not the same lengths throughout, or
-            a run of numbers is laid along both.
+            a run of numbers is laid along both, or they are multiplied.
     """
     body = kernel.function.node.body
     runs = [*TRITON.find(source, body, TRITON.iotas)]
     if not any(expanded_axis(each) is not None for each in descendants(body, cst.Subscript)):
         return TileForm((one_block(source, kernel),), dict.fromkeys(runs, 0))
+    if TRITON.has_dot(source, kernel):
+        raise NotApplicable(
+            f"{kernel.name} multiplies tiles: its blocks say how many rows each has"
+        )
     lengths: dict[int, set[str]] = {0: set(), 1: set()}
     found: dict[cst.Call, int] = {}
     for call in runs:
