@@ -481,7 +481,7 @@ def test_tiles_of_two_dimensions_are_computed_as_before(
 def test_tiles_get_the_rows_of_the_last_axis_and_no_more_than_there_are() -> None:
     new = ENTRY.apply(subject(tiled(PUT)), FEW)
     assert "head = tl.program_id(1) * ROWS" in new
-    assert "rows = min(max(64 // (2 * 4), 1), triton.next_power_of_2(heads))" in new
+    assert "rows = max(min(64 // (2 * 4), triton.next_power_of_2(heads)), 1)" in new
     assert "grid = (x.shape[0], triton.cdiv(heads, rows))\n" in new
     launch = ObservedLaunch("k", "test", (4096, 8), {"G": 8, "D": 8}, {}, {})
     seen = replace(subject(tiled(PUT)), launches=(launch,))
@@ -493,9 +493,20 @@ def test_tiles_get_the_rows_of_the_last_axis_and_no_more_than_there_are() -> Non
     [
         ("    x = x + g\n" + PUT, "has a tile of one dimension beside one of two"),
         ("    x = x + g[None, :]\n" + PUT, "counts along both dimensions of a tile"),
+        (
+            "    tl.store(y_ptr + g * D + d, 1.0)\n" + PUT,
+            "a run of one dimension beside one of the other",
+        ),
+        (
+            "    x *= tl.sum(tl.sum(x, axis=0) + tl.sum(x, axis=1), axis=0)\n" + PUT,
+            "a run of one dimension beside one of the other",
+        ),
+        ("    x = tl.exp(x).T\n" + PUT, "may mix rows: `tl.exp(x).T`"),
+        ("    x = x.to(y_ptr.dtype.element_ty).T\n" + PUT, "may mix rows: `x.to"),
+        ("    x = positions(x, D)\n" + PUT, "calls `positions`, which may mix rows"),
         ("    x = x * tl.sum(x)\n" + PUT, "reduces along another axis than the row"),
         ("    x = x * tl.sum(x, axis=0)[:, None]\n" + PUT, "lays along a dimension what may be"),
-        ("    x = tl.dot(x, x)\n" + PUT, "multiplies tiles: its blocks say how many rows it has"),
+        ("    x = tl.dot(x, x)\n" + PUT, "multiplies tiles: its blocks say how many rows each has"),
         ("    x = tl.trans(x)\n" + PUT, "calls `tl.trans`, which may mix rows"),
         (
             "    x += tl.arange(0, 2)[:, None]\n" + PUT,
@@ -510,8 +521,9 @@ def test_tiles_get_the_rows_of_the_last_axis_and_no_more_than_there_are() -> Non
     ],
 )
 def test_what_may_mix_tiles_is_refused(body: str, reason: str) -> None:
+    helper = "@triton.jit\ndef positions(x, N: tl.constexpr):\n    return x + tl.arange(0, N)\n"
     with pytest.raises(NotApplicable) as refused:
-        ENTRY.apply(subject(tiled(body)), FEW)
+        ENTRY.apply(subject(tiled(body, helper=helper)), FEW)
     assert reason in str(refused.value)
 
 
@@ -523,3 +535,49 @@ def test_blocks_of_rows_are_made_larger_instead(tmp_path: Path) -> None:
     assert disagreement("f", TILES, text, [new], True, tmp_path) == ""
     with pytest.raises(NotApplicable, match="counts along axis 1 of its grid by G: a larger one"):
         ENTRY.apply(subject(text.replace("token * step", "(token * D + d)[None, :] * step")), FEW)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(
+            "grid = (x.shape[0], heads)\n",
+            "shape = x.shape\n    grid = lambda meta: (shape[0], many)\n    many = heads\n",
+            id="an extent that is known late",
+        ),
+        pytest.param(
+            "    k[grid](x, y, z, at, x.stride(0), x.stride(1), groups, G=2, D=4)\n",
+            "    for heads in (1, heads):\n"
+            "        k[grid](x, y, z, at, x.stride(0), x.stride(1), groups, G=2, D=4)\n",
+            id="an extent of a loop",
+        ),
+        pytest.param(
+            "G=2, D=4)", "G=2, D=4, num_warps=8 if heads > 4 else None)", id="no number of warps"
+        ),
+        pytest.param(
+            "    heads, groups = x.shape[1], 2\n",
+            "    heads, groups = 0 * x.shape[1], 2\n    y = torch.ones_like(x)\n",
+            id="no heads",
+        ),
+    ],
+)
+def test_how_many_rows_are_asked_where_that_is_known(old: str, new: str, tmp_path: Path) -> None:
+    text = tiled(PUT).replace(old, new)
+    assert text != tiled(PUT)
+    if "loop" in new or "for heads" in new:
+        text = text.replace("grid = (x.shape[0], heads)", "grid = lambda meta: (x.shape[0], heads)")
+    if "y = torch.ones" in new:
+        text = text.replace("    y = torch.zeros_like(x)\n", "").replace("heads, 4)", "1, 4)")
+    written = ENTRY.apply(subject(text), FEW)
+    assert disagreement("f", TILES, text, [written], True, tmp_path) == ""
+
+
+def test_warps_that_may_be_none_are_left() -> None:
+    text = tiled(PUT).replace("    grid =", "    warps = 8 if heads > 4 else None\n    grid =")
+    text = text.replace("G=2, D=4)", "G=2, D=4, num_warps=warps)")
+    assert "num_warps=warps," in ENTRY.apply(subject(text), FEW)
+    kept = text.replace("else None", "else 2")
+    assert "num_warps=min(rows * warps, 32)," in ENTRY.apply(subject(kept), FEW)
+    inside = tiled(PUT).replace("    k[grid]", "    go = lambda heads: k[(x.shape[0], heads)]")
+    with pytest.raises(NotApplicable, match="stands in an expression"):
+        ENTRY.apply(subject(inside + "\n"), FEW)

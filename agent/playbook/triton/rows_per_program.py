@@ -28,9 +28,9 @@ import libcst as cst
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse, edits_of_each
+from agent.analysis.common.host_integers import is_integer
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
-from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
@@ -252,7 +252,7 @@ def _launched(
     check_builtins(source, launch.node, "max", "min")
     n_rows = count_at(source, launch, grid, extent)
     check_own_grid(source, kernel, launch)
-    written, place = _written(source, launch, extent, blocks)
+    written, place = _written(source, launch, extent, blocks, at_launch=axis > 0)
     triton = triton_module(source, kernel)
     rows = _own_name(source, launch, "rows")
     above: list[str] = []
@@ -269,17 +269,18 @@ def _launched(
         lengths.append(length)
     block = " * ".join(lengths)
     divisor = block if len(lengths) == 1 else f"({block})"
-    several = f"max({params['elements']} // {divisor}, 1)"
+    several = f"{params['elements']} // {divisor}"
     if axis:  # of heads there are few
         several = f"min({several}, {triton}.next_power_of_2({n_rows}))"
-    above.append(f"{rows} = {several}")
+    above.append(f"{rows} = max({several}, 1)")
     keywords[read.names.rows] = rows
     check_shown(source, launch, OPTION)
     warps = launch.hints.get(OPTION)
     if OPTION not in launch.arguments and is_plain_or_ramp(source, warps):
         keywords[OPTION] = ramp(f"{rows} * {block}", int(params["elements_per_warp"]))
-    elif OPTION not in launch.arguments and _is_number(launch, warps):  # that of one row
-        assert isinstance(warps, cst.Name)
+    elif (
+        OPTION not in launch.arguments and isinstance(warps, cst.Name) and is_integer(source, warps)
+    ):  # that of one row
         keywords[OPTION] = f"min({rows} * {warps.value}, {MOST_WARPS})"
     fewer = f"{triton}.cdiv({source.code(extent)}, {rows})"
     if written is not extent:
@@ -293,11 +294,35 @@ def _launched(
 
 
 def _written(
-    source: Source, launch: Launch, extent: cst.BaseExpression, blocks: Sequence[cst.BaseExpression]
+    source: Source,
+    launch: Launch,
+    extent: cst.BaseExpression,
+    blocks: Sequence[cst.BaseExpression],
+    *,
+    at_launch: bool,
 ) -> tuple[cst.BaseExpression, cst.SimpleStatementLine]:
-    """What is written in place of the extent, and where: a grid that is made before the lengths of
-    its tiles are known is written out at its launch."""
+    """What is written in place of the extent, and above which statement the rows are computed.
+
+    A grid that is made before the lengths of its tiles are known is written out at its launch.
+
+    Args:
+        source: the file.
+        launch: whose grid it is.
+        extent: of the grid.
+        blocks: the lengths.
+        at_launch: the extent has to be known above that statement, too: of a function that makes
+            the grid it is what it is at the launch.
+    """
     grid = HostView(source, launch).grid
+    if at_launch:
+        for around in source.ancestors(launch.node):
+            if isinstance(around, cst.SimpleStatementLine):
+                break
+            if isinstance(around, cst.Lambda | cst.BaseComp):
+                line = source.line(launch.node)
+                raise NotApplicable(f"the launch at line {line} stands in an expression")
+        if grid.meta is not None:
+            return extent, _place(source, launch, launch.node, blocks)
     try:
         return extent, _place(source, launch, grid.node, blocks)
     except NotApplicable:
@@ -315,16 +340,6 @@ def _block(source: Source, launch: Launch, name: str) -> cst.BaseExpression:
     if given is None or not is_pure(source, given, ROUNDING) or is_commented(given):
         raise NotApplicable(f"the launch at line {source.line(launch.node)} does not show {name}")
     return given
-
-
-def _is_number(launch: Launch, given: cst.BaseExpression | None) -> bool:
-    """Whether it is a name that a launching function computes, or is handed: never `None`."""
-    if launch.function is None or not isinstance(given, cst.Name):
-        return False
-    for param in launch.function.parameters:
-        if param.name.value == given.value:
-            return param.default is None or isinstance(param.default, cst.Integer)
-    return binds(launch.function.node.body, given.value)
 
 
 def _own_name(source: Source, launch: Launch, wanted: str) -> str:

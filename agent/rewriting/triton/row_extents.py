@@ -199,6 +199,8 @@ class Reading:
             forms |= {own & RowExtent.FLAT} if own & self.form.whole else set()
         if len(forms) > 1:
             raise self._refuse(nodes[0], "has a tile of one dimension beside one of two")
+        if RowExtent.FLAT in found and self.form.whole in found:
+            raise self._refuse(nodes[0], "has a run of one dimension beside one of the other")
         return found
 
     def _expanded(
@@ -215,8 +217,13 @@ class Reading:
 
     def _attribute(self, node: cst.Attribute, known: Mapping[str, RowExtent]) -> RowExtent:
         """`tl.float32`, or `x.dtype`, or `y_ptr.dtype.element_ty`."""
-        parts = [name.value for name in descendants(node, cst.Name)]
-        if "dtype" in parts or not known.get(parts[0], RowExtent.NONE):
+        base: cst.BaseExpression = node
+        chain = []
+        while isinstance(base, cst.Attribute):
+            chain.append(base.attr.value)
+            base = base.value
+        known_base = self._of(base, known)
+        if "dtype" in chain or (isinstance(base, cst.Name) and not known_base):
             return RowExtent.NONE
         raise self._refuse(node, f"may mix rows: `{self._text(node)}`")
 
@@ -229,7 +236,8 @@ class Reading:
         if called in TRITON.program_ids:
             return RowExtent.NONE
         if called in TRITON.iotas and self._text(values[0]) == "0" and len(values) == 2:
-            dimension = self.form.runs[call]
+            if (dimension := self.form.runs.get(call)) is None:
+                raise self._refuse(call, f"counts in a helper: `{self._text(call)}`")
             places = self.form.laid(dimension)
             self.edits[call] = lambda updated: laid(updated, places)
             return self.form.flat(dimension)
