@@ -572,10 +572,12 @@ def test_how_many_rows_are_asked_where_that_is_known(old: str, new: str, tmp_pat
     assert disagreement("f", TILES, text, [written], True, tmp_path) == ""
 
 
-def test_warps_that_may_be_none_are_left() -> None:
+def test_warps_that_may_be_none_stay_none(tmp_path: Path) -> None:
     text = tiled(PUT).replace("    grid =", "    warps = 8 if heads > 4 else None\n    grid =")
     text = text.replace("G=2, D=4)", "G=2, D=4, num_warps=warps)")
-    assert "num_warps=warps," in ENTRY.apply(subject(text), FEW)
+    new = ENTRY.apply(subject(text), FEW)
+    assert "num_warps=warps and min(rows * warps, 32)," in new
+    assert disagreement("f", TILES, text, [new], True, tmp_path) == ""
     kept = text.replace("else None", "else 2")
     assert "num_warps=min(rows * warps, 32)," in ENTRY.apply(subject(kept), FEW)
     inside = tiled(PUT).replace("    k[grid]", "    go = lambda heads: k[(x.shape[0], heads)]")

@@ -26,11 +26,13 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
+from agent.analysis.common.derived_names import all_values
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse, edits_of_each
 from agent.analysis.common.host_integers import is_integer
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
+from agent.analysis.common.reaching_definitions import definition
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
@@ -57,7 +59,7 @@ from agent.rewriting.triton.launch_options import (
 from agent.rewriting.triton.persistence import count_of
 from agent.rewriting.triton.row_shapes import tile_form
 from agent.rewriting.triton.rows import RowKernel, row_kernel
-from agent.syntax import Source, is_commented, names_in
+from agent.syntax import Source, descendants, is_commented, names_in
 
 SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),
          (4096, 512), (4096, 1024), (8192, 1024), (8192, 2048))  # fmt: skip
@@ -278,10 +280,9 @@ def _launched(
     warps = launch.hints.get(OPTION)
     if OPTION not in launch.arguments and is_plain_or_ramp(source, warps):
         keywords[OPTION] = ramp(f"{rows} * {block}", int(params["elements_per_warp"]))
-    elif (
-        OPTION not in launch.arguments and isinstance(warps, cst.Name) and is_integer(source, warps)
-    ):  # that of one row
-        keywords[OPTION] = f"min({rows} * {warps.value}, {MOST_WARPS})"
+    elif OPTION not in launch.arguments and isinstance(warps, cst.Name):  # that of one row
+        maybe = f"{warps.value} and " if _may_be_none(source, warps) else ""
+        keywords[OPTION] = f"{maybe}min({rows} * {warps.value}, {MOST_WARPS})"
     fewer = f"{triton}.cdiv({source.code(extent)}, {rows})"
     if written is not extent:
         extents = [fewer if each is extent else source.code(each) for each in grid.extents]
@@ -340,6 +341,20 @@ def _block(source: Source, launch: Launch, name: str) -> cst.BaseExpression:
     if given is None or not is_pure(source, given, ROUNDING) or is_commented(given):
         raise NotApplicable(f"the launch at line {source.line(launch.node)} does not show {name}")
     return given
+
+
+def _may_be_none(source: Source, warps: cst.Name) -> bool:
+    """Whether what a launch gives as warps may be `None`, for Triton's own choice.
+
+    What a function of the file or of another one returns is taken for a number.
+    """
+    found = definition(source, warps.value, warps)
+    if found is not None and isinstance(found.node, cst.Param):
+        return not is_integer(source, warps)
+    values = [*all_values(source, warps)]
+    asked = [c.func.attr.value for value in values for c in descendants(value, cst.Call)
+             if isinstance(c.func, cst.Attribute)]  # fmt: skip
+    return not values or "get" in asked or any("None" in names_in(value) for value in values)
 
 
 def _own_name(source: Source, launch: Launch, wanted: str) -> str:

@@ -218,10 +218,9 @@ class Reading:
     def _attribute(self, node: cst.Attribute, known: Mapping[str, RowExtent]) -> RowExtent:
         """`tl.float32`, or `x.dtype`, or `y_ptr.dtype.element_ty`."""
         base: cst.BaseExpression = node
-        chain = []
+        chain: list[str] = []
         while isinstance(base, cst.Attribute):
-            chain.append(base.attr.value)
-            base = base.value
+            chain, base = [*chain, base.attr.value], base.value
         known_base = self._of(base, known)
         if "dtype" in chain or (isinstance(base, cst.Name) and not known_base):
             return RowExtent.NONE
