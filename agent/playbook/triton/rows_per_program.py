@@ -28,7 +28,7 @@ import libcst as cst
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.derived_names import all_values
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.each_kernel import all_refuse, edits_of_each
+from agent.analysis.common.each_kernel import edits_of_each, of_each
 from agent.analysis.common.host_integers import is_integer
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
@@ -191,7 +191,7 @@ def _seen_elements(subject: Subject) -> tuple[int, float]:
     source, least, most = subject.source, list[int](), list[float]()
     for kernel in TRITON.chosen(source):
         try:
-            axis, read = _read(source, kernel)
+            read = _read(source, kernel)
         except NotApplicable:
             continue
         seen = [
@@ -200,40 +200,37 @@ def _seen_elements(subject: Subject) -> tuple[int, float]:
             if each.kernel == kernel.name and each.integers.keys() >= {*read.blocks}
         ]
         least.append(min((elements for elements, _ in seen), default=0))
+        axis = read.axis
         counted = [n * power_of_two(grid[axis]) for n, grid in seen if axis and axis < len(grid)]
         most.append(max(counted, default=inf))
     return min(least, default=0), max(most, default=inf)
 
 
-def _read(source: Source, kernel: Kernel) -> tuple[int, RowKernel]:
-    """The axis of the grid along which a program gets several rows, and the kernel with them.
+def _read(source: Source, kernel: Kernel) -> RowKernel:
+    """A kernel with several rows a program, along the last axis of the grid that allows it.
 
-    Tiles of two dimensions take those of the last axis, which lie next to each other in most
-    arrays.
+    Of tiles of two dimensions: the rows of that axis lie next to each other in most arrays.
     """
     two = len(tile_form(source, kernel).blocks) > 1
     axes = sorted({index.axis for index in program_indices(source, kernel)}) if two else [0]
-    refusals = []
-    for axis in reversed(axes):
-        try:
-            return axis, row_kernel(source, kernel, axis, count_of(source, kernel, axis))
-        except NotApplicable as reason:
-            refusals.append(str(reason))
-    raise all_refuse(refusals, f"{kernel.name} never asks which program it is")
+
+    def along(axis: int) -> RowKernel:
+        return row_kernel(source, kernel, axis, count_of(source, kernel, axis))
+
+    return of_each(reversed(axes), along, f"{kernel.name} never asks which program it is")[0]
 
 
 def _widened(source: Source, kernel: Kernel, params: Params) -> dict[cst.CSTNode, Edit]:
     check_untuned(source, [kernel], "the warps")
     launches = launches_in_sight(source, kernel)
-    axis, read = _read(source, kernel)
-    known = count_of(source, kernel, axis)
-    added = [] if known else [read.names.count]
+    read = _read(source, kernel)
+    added = [] if read.is_counted else [read.names.count]
     constexpr = f"{language(source, kernel)}.constexpr"
     new = [*added, f"{read.names.rows}: {constexpr}"]
     parameters = with_parameters(source, kernel, new, default="None")
     edits = {**read.edits, **parameters}
     for launch in launches:
-        more = _launched(source, read, axis, launch, known, params)
+        more = _launched(source, read, launch, params)
         if edits.keys() & more.keys():
             number = source.line(launch.node)
             raise NotApplicable(f"the launch at line {number} shares its grid or line with another")
@@ -242,9 +239,9 @@ def _widened(source: Source, kernel: Kernel, params: Params) -> dict[cst.CSTNode
 
 
 def _launched(
-    source: Source, read: RowKernel, axis: int, launch: Launch, known: str | None, params: Params
+    source: Source, read: RowKernel, launch: Launch, params: Params
 ) -> dict[cst.CSTNode, Edit]:
-    kernel, line = read.kernel, source.line(launch.node)
+    kernel, axis, line = read.kernel, read.axis, source.line(launch.node)
     view = HostView(source, launch)
     grid = view.grid
     if axis >= len(grid.extents):
@@ -259,7 +256,7 @@ def _launched(
     rows = _own_name(source, launch, "rows")
     above: list[str] = []
     named: dict[cst.CSTNode, Edit] = {}
-    keywords = {} if known else {read.names.count: n_rows}
+    keywords = {} if read.is_counted else {read.names.count: n_rows}
     lengths = []
     for number, given in enumerate(blocks):
         length = source.code(given)

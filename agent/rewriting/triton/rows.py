@@ -30,10 +30,17 @@ class RowKernel:
     """A kernel with one row a program, and the edits that give it several."""
 
     kernel: Kernel
+    axis: int
+    """Of the grid, along which the rows are."""
     blocks: tuple[str, ...]
     """The constants that are the lengths of its tiles, one a dimension."""
     names: RowNames
     edits: Mapping[cst.CSTNode, Edit]
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a parameter says how many rows there are already."""
+        return self.names.count in {p.name.value for p in self.kernel.function.parameters}
 
 
 def row_kernel(source: Source, kernel: Kernel, axis: int, count: str | None) -> RowKernel:
@@ -80,7 +87,7 @@ def row_kernel(source: Source, kernel: Kernel, axis: int, count: str | None) -> 
             f"{kernel.name} computes and loads nothing for a row as a whole: a larger "
             f"{form.blocks[0]} does what more rows would"
         )
-    return RowKernel(kernel, form.blocks, names, reading.edits)
+    return RowKernel(kernel, axis, form.blocks, names, reading.edits)
 
 
 def _counted_by(source: Source, kernel: Kernel, axis: int) -> str | None:
