@@ -36,6 +36,8 @@ class Screen:
         self.row = self.column = 0
         self.saved = (0, 0)
         self.cursor_shown = True
+        self.updating = False
+        """Whether a drawing has begun and not ended; a terminal that knows the mark waits."""
 
     def feed(self, text: str) -> None:
         """What the program writes, in whole sequences."""
@@ -80,8 +82,10 @@ class Screen:
             del self.lines[self.row + 1 :]
         elif final in "hl" and params == "?25":
             self.cursor_shown = final == "h"
+        elif final in "hl" and params == "?2026":
+            self.updating = final == "h"
         else:
-            assert final == "m" or params == "?2026", (params, final)
+            assert final == "m", (params, final)
 
     def _write(self, text: str) -> None:
         for letter in text:
@@ -141,9 +145,9 @@ class OnTerminal:
         os.close(self._outer)
 
     def until(self, found: Callable[[str], bool], timeout_s: float = 120.0) -> str:
-        """Wait until what is on the screen is so; returns that."""
+        """Wait until what is on the screen, drawn to its end, is so; returns that."""
         deadline = time.monotonic() + timeout_s
-        while not found(shown := "\n".join(self.screen.lines)):
+        while not found(shown := "\n".join(self.screen.lines)) or self.screen.updating:
             assert time.monotonic() < deadline, self.screen.text
             assert self._read(), self.screen.text
         return shown
