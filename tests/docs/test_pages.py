@@ -23,6 +23,7 @@ from tests.support.pages import (
     rows,
     shown,
     spans,
+    tables,
     text,
 )
 
@@ -46,6 +47,12 @@ def test_relative_links_resolve() -> None:
 
 def anchors(page: str) -> list[str]:
     return [re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in HEADING.findall(page)]
+
+
+def test_the_rows_of_a_table_have_the_cells_of_its_head() -> None:
+    for path in PAGES:
+        for head, *rest in tables(path):
+            assert [row for row in rest if len(row) != len(head)] == [], name(path)
 
 
 def test_code_blocks_parse() -> None:

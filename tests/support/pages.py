@@ -55,14 +55,16 @@ def spans(path: Path) -> list[str]:
     return SPAN.findall(prose(path))
 
 
+def tables(path: Path) -> list[list[list[str]]]:
+    """The tables of a page: rows of cells, below the head the line that says how they stand."""
+    parts = re.split(r"\n\s*\n", prose(path))
+    found = [[re.split(r" *(?<!\\)\| *", row) for row in _ROW.findall(part)] for part in parts]
+    return [table for table in found if table]
+
+
 def rows(path: Path, first: str) -> list[list[str]]:
     """The rows of every table whose first column is called so."""
-    found: list[list[str]] = []
-    for table in re.split(r"\n\s*\n", text(path)):
-        cells = [re.split(r" *(?<!\\)\| *", row) for row in _ROW.findall(table)]
-        if cells and cells[0][0] == first:
-            found += cells[2:]
-    return found
+    return [row for table in tables(path) if table[0][0] == first for row in table[2:]]
 
 
 def shown(path: Path) -> list[str]:
