@@ -2,9 +2,10 @@
 
 `tools.pages` writes it to agent/playbook/measured.json.
 
-Two kinds of pages: the tables of runs, where each iteration was compared in process pairs; and the
-search, which timed the best variant of each entry once. The search fills in the kernels on which no
-run compared an entry. Of several iterations of an entry the largest counts.
+Three kinds of pages: the tables of runs, where each iteration was compared in process pairs; the
+search, which timed the best variant of each entry once; and the steps of runs on public kernels.
+The search fills in the kernels on which no run compared an entry. Of several iterations of an entry
+the largest counts.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 MADE = ROOT / "agent" / "playbook" / "measured.json"
 SEARCH = RESULTS / "h200-search.md"
+PUBLIC = RESULTS / "h200-public-kernels.md"
+STEPS = "## Step by step\n"
+"""The heading of its table."""
 LANGUAGES = {"cutile": ("cuTile", "cuda-tile"), "triton": ("Triton", "Triton")}
 """Backend -> its name in headings of the search, and that of its package."""
 GONE = {"causal split", "one reciprocal a row", "reciprocal square root"}
 """Titles of entries that no longer exist."""
 _MACHINE = re.compile(r"^Measured on: NVIDIA (\S+), driver .*$", re.MULTILINE)
 _SHARE = re.compile(r"([+-]\d+\.\d) % \[([+-]\d+\.\d), ([+-]\d+\.\d)\]")
+_STEP = re.compile(r"([+-]\d+\.\d) %(?: \[([+-]\d+\.\d) %, ([+-]\d+\.\d) %\])?")
 _SEARCHED = re.compile(r"(\w+) ([+-]\d+\.\d) %")
 
 
@@ -37,9 +42,12 @@ class Gain:
     percent: float
     noise: bool = False
     """Its interval holds zero."""
+    refused: bool = False
+    """It gained, and one config did not let it be kept."""
 
     def __str__(self) -> str:
-        return f"{self.percent:+.1f} %{' (noise)' if self.noise else ''}".replace("-0.0 ", "+0.0 ")
+        remark = " (noise)" if self.noise else " (refused)" if self.refused else ""
+        return f"{self.percent:+.1f} %{remark}".replace("-0.0 ", "+0.0 ")
 
 
 Gains = dict[str, dict[str, Gain]]
@@ -60,8 +68,14 @@ def text() -> str:
         for name, kernel, gain in _searched(backend, search):
             if kernel not in compared.get(name, {}):
                 searched.setdefault(name, {})[kernel] = gain
-        for name in compared.keys() | searched.keys():
+        public: Gains = {}
+        if backend == "triton":
+            for name, kernel, gain in _steps(PUBLIC.read_text(encoding="utf-8")):
+                public.setdefault(name, {})[kernel] = gain
+        for name in compared.keys() | searched.keys() | public.keys():
             parts = [_listed(compared.get(name, {}))]
+            if name in public:
+                parts.append(f"on public code: {_listed(public[name])}")
             if name in searched:
                 parts.append(f"in a search: {_listed(searched[name])}")
             made[name] = f"{_where(backend, page)}: {'; '.join(filter(None, parts))}"
@@ -89,6 +103,18 @@ def _searched(backend: str, page: str) -> Iterator[tuple[str, str, Gain]]:
         if len(cells) == 3 and cells[1].isdigit() and (name := _entry(backend, cells[0])):
             for kernel, percent in _SEARCHED.findall(cells[2]):
                 yield name, _spelled(kernel), Gain(float(percent))
+
+
+def _steps(page: str) -> Iterator[tuple[str, str, Gain]]:
+    """The same of the comparisons on public Triton kernels."""
+    table = page.partition(STEPS)[2].partition("\n#")[0]
+    for cells in map(_cells, table.splitlines()):
+        if len(cells) == 4 and (found := _STEP.match(cells[2])):
+            percent, low, high = (float(part or found[1]) for part in found.groups())
+            name = _entry("triton", cells[1])
+            refused = percent > 0 and ": " in cells[3]
+            if name:
+                yield name, cells[0], Gain(percent, low <= 0 <= high, refused)
 
 
 def _cells(line: str) -> list[str]:
