@@ -63,7 +63,7 @@ PLANES = (
     (64, 64, 8), (64, 64, 4), (64, 128, 8), (128, 64, 8), (128, 128, 16), (128, 128, 8),
     (32, 128, 8), (128, 32, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4),
 )  # fmt: skip
-"""Edges and warps of a two-dimensional tile without a dot."""
+"""Edges and warps of a tile of two dimensions without a dot."""
 PLANE_EDGES = range(8, 257)
 """Edges that make a tile a plane, not a handful of rows."""
 STAGES = (3, 4)
@@ -197,7 +197,8 @@ def _candidates(
     if all(name in _counted(source, kernel) for axis in axes for name in axis.constants):
         if len(axes) == 1 == len(_counted(source, kernel)) and not _has_planes(source, kernel):
             return (Config(_all(axes, (size,)), warps) for size, warps in STREAMED)
-        if len(axes) == 2 and all(axis.size in PLANE_EDGES for axis in axes):
+        is_plane = all(axis.size in PLANE_EDGES for axis in axes)
+        if len(axes) == 2 and is_plane and not _has_cubes(source, kernel):
             return (Config(_all(axes, edges), warps) for *edges, warps in PLANES)
     return _scaled(axes, (None,))
 
@@ -217,6 +218,20 @@ def _has_planes(source: Source, kernel: Kernel) -> bool:
         for subscript in descendants(body, cst.Subscript)
         for element in subscript.slice
     ) or TRITON.has(source, body, TURNING)
+
+
+def _has_cubes(source: Source, kernel: Kernel) -> bool:
+    """Whether a tile has a third dimension, as in `rows[:, None, None]`: two edges tell too little
+    of how large it is then. One of 128 x 128 x 16 was seen to compile for two minutes."""
+    found = descendants(kernel.function.node.body, cst.Subscript)
+    return any(
+        len(subscript.slice) > 2
+        and all(
+            isinstance(e.slice, cst.Slice) or source.code(e.slice) == "None"
+            for e in subscript.slice
+        )
+        for subscript in found
+    )
 
 
 def _nested(source: Source, kernel: Kernel, axes: Sequence[ConfigAxis]) -> set[tuple[str, str]]:
