@@ -17,6 +17,8 @@ from agent.target import import_roots
 LAUNCHERS = ("launch", "exhaustive_search", "autotune_launch")
 """Functions that are given a kernel of cuTile and launch it."""
 TUNERS = ("autotune",)
+BUILTIN = ("classmethod", "property", "staticmethod")
+"""Decorators that make no kernel."""
 CHANGES = frozenset({
     "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update",
 })  # fmt: skip
@@ -38,17 +40,21 @@ def launched_elsewhere(repository: Repository, sha: str, kernel: str) -> Mapping
     tree = tree_of(repository, sha)
     text = tree.read([kernel])[kernel]
     known = _functions(text)
-    names = [name for name, node in known.items() if node.decorator_list]
-    handed, tables = _launching_what_they_are_handed(known), _tables(text, names)
+    kernels = [name for name, node in known.items() if _is_decorated(node)]
+    handed, tables = _launching_what_they_are_handed(known), _tables(text, kernels)
+    imported: dict[str, list[str]] = {name: [name] for name in (*handed, *tables)}
+    for name in kernels:  # one of a class comes with its class
+        imported.setdefault(name.partition(".")[0], []).append(name)
     importers = Importers(tree, import_roots(tree, kernel))
     found: dict[str, str] = {}
-    for name, path, source in importers.naming(kernel, [*names, *handed, *tables]):
-        if name in tables:
-            has_to_do = _is_changed(source, name)
-        else:
-            has_to_do = name in handed or launches(source, name)
-        if name not in found and has_to_do:
-            found[name] = path
+    for taken, path, source in importers.naming(kernel, list(imported)):
+        for name in imported[taken]:
+            if name in tables:
+                has_to_do = _is_changed(source, name)
+            else:
+                has_to_do = name in handed or launches(source, name)
+            if name not in found and has_to_do:
+                found[name] = path
     return found
 
 
@@ -72,14 +78,26 @@ def broken_launches(before: str, after: str, elsewhere: Mapping[str, str]) -> st
 
 
 def launches(source: bytes, name: str) -> bool:
-    """Whether a text launches a kernel: `name[grid](...)`, `ct.launch(stream, grid, name, ...)`."""
+    """Whether a text launches a kernel: `name[grid](...)`, `ct.launch(stream, grid, name, ...)`.
+
+    That of a class has a dotted name, `RMSNorm.forward[grid](...)`.
+    """
     calls = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call)]
     for call in calls:
-        if isinstance(call.func, ast.Subscript) and name in map(named, ast.walk(call.func.value)):
-            return True
-        if named(call.func) in LAUNCHERS and name in map(named, call.args):
+        if isinstance(call.func, ast.Subscript):
+            if any(_is_named(node, name) for node in ast.walk(call.func.value)):
+                return True
+        elif named(call.func) in LAUNCHERS and any(_is_named(node, name) for node in call.args):
             return True
     return False
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    """Whether a name ends with another, part by part."""
+    owner, _, last = name.rpartition(".")
+    if named(node) != last:
+        return False
+    return not owner or (isinstance(node, ast.Attribute) and _is_named(node.value, owner))
 
 
 def _launching_what_they_are_handed(known: Mapping[str, ast.FunctionDef]) -> list[str]:
@@ -88,7 +106,8 @@ def _launching_what_they_are_handed(known: Mapping[str, ast.FunctionDef]) -> lis
     while True:
         before = len(found)
         for name, function in known.items():
-            if name in found or not name.startswith("_") or function.decorator_list:
+            private = name.startswith("_") and "." not in name
+            if name in found or not private or function.decorator_list:
                 continue
             parameters = {*_parameters(function)}
             for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
@@ -163,11 +182,21 @@ def _changes(old: ast.FunctionDef, new: ast.FunctionDef) -> Iterator[str]:
 
 
 def _functions(text: str | bytes) -> dict[str, ast.FunctionDef]:
+    """Those of the module and, by dotted names, those of its classes."""
     try:
         body = parsed(text).body
     except (SyntaxError, ValueError):  # what does not parse fails elsewhere, with its reason
         return {}
-    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    found = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    for owner in (node for node in body if isinstance(node, ast.ClassDef)):
+        methods = (node for node in owner.body if isinstance(node, ast.FunctionDef))
+        found |= {f"{owner.name}.{method.name}": method for method in methods}
+    return found
+
+
+def _is_decorated(function: ast.FunctionDef) -> bool:
+    """Whether it may be a kernel."""
+    return any(named(each) not in BUILTIN for each in function.decorator_list)
 
 
 def _parameters(function: ast.FunctionDef) -> dict[str, ast.expr | None]:

@@ -70,6 +70,56 @@ def test_who_launches_a_kernel_of_the_file(
     assert dict(there) == ({"softmax_kernel": list(files)[-1]} if found else {})
 
 
+OF_A_CLASS = """\
+import triton
+import triton.language as tl
+
+
+class Scale:
+    @staticmethod
+    @triton.jit
+    def forward(x_ptr, BLOCK: tl.constexpr):
+        offsets = tl.arange(0, BLOCK)
+        tl.store(x_ptr + offsets, 2 * tl.load(x_ptr + offsets))
+
+    @staticmethod
+    def size(x):
+        return x.numel()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from pkg.kernels.scale import Scale\nScale.forward[(1,)](x, BLOCK=8)\n", True),
+        ("from pkg import kernels\nkernels.Scale.forward[grid](x, BLOCK=8)\n", True),
+        ("from pkg.kernels.scale import Scale\nScale.backward[(1,)](x, BLOCK=8)\n", False),
+        (
+            "from pkg.kernels.scale import Scale\nOther.forward[(1,)](Scale.size(x), BLOCK=8)\n",
+            False,
+        ),
+        ("from pkg.kernels.scale import Scale\nScale.size(x)\n", False),
+    ],
+    ids=["class", "of a package", "another kernel", "another class", "its function"],
+)
+def test_who_launches_a_kernel_of_a_class(tmp_path: Path, text: str, found: bool) -> None:
+    """As in trident, whose kernels stand in a class for each operator."""
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/kernels/scale.py": OF_A_CLASS,
+        "pkg/kernels/__init__.py": "from .scale import *\n",
+        "pkg/operator.py": text,
+    }
+    repository = Repository.open(make_repo(tmp_path, files))
+    sha = repository.head()
+    assert sha is not None
+    there = launched_elsewhere(repository, sha, "pkg/kernels/scale.py")
+    assert dict(there) == ({"Scale.forward": "pkg/operator.py"} if found else {})
+    more = OF_A_CLASS.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, rows")
+    why = "pkg/operator.py launches Scale.forward, which would need rows"
+    assert broken_launches(OF_A_CLASS, more, there) == (why if found else "")
+
+
 HANDED = """
 
 def _launch(kernel, x):

@@ -101,6 +101,7 @@ def write_tests(
         kernels_loaded=source.loads_kernel,
         kernels_name=next((name for name, known in first.held if not known), ""),
         held=first.held,
+        held_of_packages=any("." in name for name, _ in first.held),
         helpers=writer.helpers,
         kept=bool(writer.kept),
         backward=any(entry.backward for entry in entries),

@@ -829,6 +829,75 @@ def test_calls_of_another_file_that_launches_become_tests(repo: Path) -> None:
         assert f"FAILED {CAPTURED}::{test}[" in said, said
 
 
+SCALES = """
+import triton
+import triton.language as tl
+
+
+class Scale:
+    @staticmethod
+    @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+    @triton.jit
+    def forward(x_ptr, y_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        if EVEN:
+            tl.store(y_ptr + offsets, 2.0 * tl.load(x_ptr + offsets))
+        else:
+            x = tl.load(x_ptr + offsets, mask=offsets < n)
+            tl.store(y_ptr + offsets, 2.0 * x, mask=offsets < n)
+
+    @staticmethod
+    def blocks(n):
+        return triton.cdiv(n, 32)
+"""
+OPERATOR = """
+import torch
+{imported}
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        n = x.numel()
+        {scale}.forward[({scale}.blocks(n),)](x, y, n, BLOCK=32)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 2.0 * dy
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "scale"),
+    [
+        ("import kernels", "kernels.Scale"),
+        ("from kernels.operators import Scale", "Scale"),
+        ("from kernels import operators as ops", "ops.Scale"),
+    ],
+    ids=["of a package", "by its name", "of its file"],
+)
+def test_kernels_in_a_class_are_launched_as_before_and_become_tests(
+    repo: Path, imported: str, scale: str
+) -> None:
+    """As in trident, where `from trident import kernel` is followed by `kernel.RMSNorm.forward`."""
+    files = {KERNEL: SCALES, "kernels/__init__.py": "from .operators import *\n"}
+    files["shop/__init__.py"] = ""
+    files["shop/scaled.py"] = OPERATOR.format(imported=imported, scale=scale)
+    files["use.py"] = (
+        "import torch\nfrom shop.scaled import Scaled\nScaled.apply(torch.randn(40))\n"
+    )
+    write(repo, files)
+    done = capture(repo, warm_interpreter(), "use.py")
+    assert done.code == 0, done.err
+    assert cases(repo) == {"SCALED_APPLY": ["40-float32"]}
+    assert pytest_on(repo, CAPTURED).returncode == 0
+    write(repo, {KERNEL: SCALES.replace("2.0 * x", "2.01 * x")})
+    said = pytest_on(repo, CAPTURED).stdout
+    assert f"FAILED {CAPTURED}::test_scaled_apply[" in said, said
+
+
 def test_calls_of_the_file_itself_go_before_those_of_another(repo: Path) -> None:
     call = "both(torch.ones(5), torch.ones(5))"
     write(repo, {"kernels/launchers.py": LAUNCHERS, "use.py": f"{USE_LAUNCHERS}{call}\n"})

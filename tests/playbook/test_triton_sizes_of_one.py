@@ -46,7 +46,9 @@ def refusal_of(text: str, constant: str) -> str:
 
 def test_a_size_that_only_works_as_one_is_kept() -> None:
     text = ROWS.format(picked="picked", rows=1)
-    assert "lays it along the dimension of COLS: one has to be 1" in refusal_of(text, "ROWS")
+    assert "lays it along the dimension of COLS: they are equal, or one is 1" in refusal_of(
+        text, "ROWS"
+    )
     assert refusal_of(text, "COLS") == ""
     entry = playbook.get("block-size")
     subject = Subject(Source(text), KernelClass.MEMORY, Hardware())
@@ -62,6 +64,64 @@ def test_two_sizes_that_have_to_agree_are_kept() -> None:
     text = ROWS.format(picked="picked", rows=128)
     assert "of COLS" in refusal_of(text, "ROWS")
     assert "of ROWS" in refusal_of(text, "COLS")
+
+
+SCORES = (
+    HEAD
+    + """\
+@triton.jit
+def score_kernel(q_ptr, k_ptr, out_ptr, n, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
+                 MASKED: tl.constexpr):
+    cols = tl.program_id(0) * BN + tl.arange(0, BN)
+    dims = tl.arange(0, D)
+    k = tl.load(k_ptr + cols[None, :] * D + dims[:, None])
+    total = tl.zeros([{total}], dtype=tl.float32)
+    for start in range(0, n, BM):
+        rows = start + tl.arange(0, BM)
+        q = tl.load(q_ptr + rows[:, None] * D + dims[None, :], mask=rows[:, None] < n, other=0.0)
+        p = tl.zeros([BM, BN], dtype=tl.float32)
+        p += tl.dot(q, k)
+        p = tl.exp(p)
+        if MASKED:
+            p = tl.where(rows[:, None] < n, p, 0.0)
+        total += {of}
+    tl.store(out_ptr + {to}, total)
+
+
+def score(q, k):
+    out = torch.empty(k.shape[0], device=q.device)
+    grid = (triton.cdiv(k.shape[0], 64),)
+    score_kernel[grid](q, k, out, q.shape[0], BM=64, BN=64, D=64, MASKED=True)
+    return out
+"""
+)
+
+
+def test_a_sum_over_the_other_dimension_needs_equal_sizes() -> None:
+    """As in MInference's scores, where both are 64: the sum has a number for each column."""
+    text = SCORES.format(total="BM", of="tl.sum(p, axis=0)", to="cols")
+    assert "lays it along the dimension of BN: they are equal" in refusal_of(text, "BM")
+    assert "lays it along the dimension of BM: they are equal" in refusal_of(text, "BN")
+
+
+@pytest.mark.parametrize(
+    ("total", "of", "to"),
+    [
+        ("BN", "tl.sum(p, axis=0)", "cols"),
+        ("BN", "tl.sum(p, 0)", "cols"),
+        ("1, BN", "tl.sum(p, 0)[None, :]", "cols[None, :]"),
+        ("BN", "tl.sum(tl.sum(p[None, :, :], axis=0), axis=0)", "cols"),
+    ],
+)
+def test_a_sum_over_its_own_dimension_does_not(total: str, of: str, to: str) -> None:
+    text = SCORES.format(total=total, of=of, to=to)
+    assert "lays it along" not in refusal_of(text, "BM") + refusal_of(text, "BN")
+
+
+def test_the_inner_dimensions_of_a_product_are_equal() -> None:
+    text = SCORES.format(total="BN", of="tl.sum(p, axis=0)", to="cols")
+    other = text.replace("dims[None, :], mask", "tl.arange(0, BN)[None, :], mask")
+    assert "lays it along the dimension of D: they are equal" in refusal_of(other, "BN")
 
 
 ADDED = (

@@ -5,9 +5,10 @@ Tests and scripts do so, too, but they are no code that somebody wants tests of.
 
 from __future__ import annotations
 
+import os
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,9 @@ class HeldKernels:
     by: str
     """The path of the module's own file."""
     names: tuple[tuple[str, str], ...]
-    """(name in the module, name in the file); the second is empty for the file itself."""
+    """(name in the module, name in the file): of a kernel, or of a class with kernels in it. The
+    first is dotted where the module has it of a package, `kernels.softmax`; the second is empty for
+    the file itself."""
 
 
 def held_kernels(
@@ -45,12 +48,46 @@ def held_kernels(
     if not Path(path).resolve().is_relative_to(_project_of(kernel)):
         return None
     for file in files:
-        own = {id(value): name for name, value in vars(file).items() if _is_kernel(value, kernel)}
+        own = {
+            id(value): name
+            for name, value in vars(file).items()
+            if _is_kernel(value, kernel) or _has_kernels(value, file, kernel)
+        }
         own[id(file)] = ""
-        held = vars(module).items()
-        if names := tuple((name, own[id(value)]) for name, value in held if id(value) in own):
+        held = [(name, own[id(value)]) for name, value in vars(module).items() if id(value) in own]
+        if names := (*held, *_of_packages(module, path, kernel, own)):
             return HeldKernels(file.__name__, str(Path(path).resolve()), names)
     return None
+
+
+def _of_packages(
+    module: types.ModuleType, path: str, kernel: Path, own: Mapping[int, str]
+) -> Iterator[tuple[str, str]]:
+    """What a module names of the packages around the file, as in `kernels.softmax[grid](...)`."""
+    around = {str(folder / "__init__.py") for folder in kernel.parents}
+    held = [(name, value) for name, value in vars(module).items() if _is_one_of(value, around)]
+    text = Path(path).read_text(encoding="utf-8", errors="replace") if held else ""
+    for name, package in held:
+        for inner, value in vars(package).items():
+            known = own.get(id(value), "")
+            if known and re.search(rf"\b{re.escape(name)}\.{re.escape(inner)}\b", text):
+                yield f"{name}.{inner}", known
+
+
+def _is_one_of(value: object, files: Collection[str]) -> bool:
+    return isinstance(value, types.ModuleType) and (
+        os.path.realpath(vars(value).get("__file__") or "") in files
+    )
+
+
+def _has_kernels(value: object, file: types.ModuleType, path: Path) -> bool:
+    """Whether a class of the file has kernels among its attributes, static ones too."""
+    if not isinstance(value, type) or value.__module__ != file.__name__:
+        return False
+    held = (
+        each.__func__ if isinstance(each, staticmethod) else each for each in vars(value).values()
+    )
+    return any(_is_kernel(each, path) for each in held)
 
 
 def _is_kernel(value: object, path: Path) -> bool:

@@ -167,6 +167,8 @@ def _watch_methods(
             setattr(owner, name, recorder.remembering(value))
         elif isinstance(value, staticmethod | classmethod):
             inner = value.__func__
+            if not isinstance(inner, types.FunctionType):
+                continue  # a kernel, say, whose launches name the class
             skipped = 1 if isinstance(value, classmethod) else 0
             entry = EntryPoint(module, called, inner, bound=skipped, kernels=kernels)
             setattr(owner, name, type(value)(recorder.watched(entry, inner)))

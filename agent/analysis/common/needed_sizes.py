@@ -35,12 +35,13 @@ def needed_size(flow: Flow) -> str | None:
 
 
 def _beside_another(flow: Flow) -> str | None:
-    """A tile of it that is combined with one of another size, as a size of 1 alone allows."""
+    """A tile of it that is combined with one of another size, as only equal ones or 1 allow."""
     found = flow.dialect.needs_one(flow.source, flow.kernel, flow.sizes)
     if found is None:
         return None
     node, other = found
-    return f"line {flow.source.line(node)} lays it along the dimension of {other}: one has to be 1"
+    line = flow.source.line(node)
+    return f"line {line} lays it along the dimension of {other}: they are equal, or one is 1"
 
 
 def _up_to_an_end(flow: Flow) -> str | None:

@@ -1,7 +1,8 @@
 """Tiles that meet along one dimension though they have different extents.
 
 `rows + cols[None, :]` lays rows along the last dimension, beside the columns. Triton takes that
-where one of both has one element, so that a size of 1 there is no matter of choice.
+where one of both has one element, so that a size of 1 there is no matter of choice; and where both
+sizes are the same in each launch, as of `tl.sum(tile, 0)` that is added to a tile of the rows.
 """
 
 from __future__ import annotations
@@ -12,13 +13,9 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.dialect import Dialect, Kernel
-from agent.analysis.common.reaching_definitions import (
-    Definition,
-    augmentation,
-    definition,
-    value_of,
-)
-from agent.syntax import Source, Untraceable, argument, descendants, names_in
+from agent.analysis.common.possible_definitions import Binder, possible_definitions
+from agent.analysis.common.reaching_definitions import Ambiguous, value_of
+from agent.syntax import Source, Untraceable, argument, descendants, keyword, names_in
 
 TL = "triton.language."
 Shape: TypeAlias = tuple[str | None, ...]
@@ -27,6 +24,7 @@ SAME = frozenset({f"{TL}cast", f"{TL}load", f"{TL}store"})
 """Beside arithmetic: what lays the tiles that it is given beside each other."""
 HINTS = frozenset(f"{TL}{name}" for name in ("max_constancy", "max_contiguous", "multiple_of"))
 SIZED = frozenset(f"{TL}{name}" for name in ("broadcast_to", "full", "reshape", "view", "zeros"))
+REDUCED = frozenset(f"{TL}{name}" for name in ("argmax", "argmin", "max", "min", "sum", "xor_sum"))
 
 
 def needs_one(
@@ -60,8 +58,11 @@ def _met(
 ) -> Iterator[tuple[cst.CSTNode, str, str]]:
     """Each operation whose tiles have different extents along a dimension, and those."""
     shapes = _Shapes(dialect, source)
-    for node in _operations(kernel.function.node.body):
+    body = kernel.function.node.body
+    for node in _operations(body):
         shapes.of(node)
+    for added in descendants(body, cst.AugAssign):
+        shapes.of_sum(added)
     yield from shapes.met
 
 
@@ -96,7 +97,7 @@ class _Shapes:
                 return self.of(inner)
             case cst.BinaryOperation(left=left, operator=operator, right=right):
                 if isinstance(operator, cst.MatrixMultiply):
-                    return None
+                    return self._product(node, left, right)
                 return self._beside(node, [left, right])
             case cst.Comparison(left=left, comparisons=[other]):
                 return self._beside(node, [left, other.comparator])
@@ -106,16 +107,36 @@ class _Shapes:
                 return self._called(node)
         return None
 
+    def of_sum(self, added: cst.AugAssign) -> Shape | None:
+        """The shape of what `+=` leaves its target with."""
+        if added not in self._known:
+            self._known[added] = None
+            if isinstance(added.target, cst.Name):
+                self._known[added] = self._beside(added, [added.target, added.value])
+        return self._known[added]
+
     def _named(self, name: cst.Name) -> Shape | None:
-        """A parameter, a loop's counter, or what a name has become by `+=`."""
-        if (added := augmentation(self._source, name)) is not None:
-            assert isinstance(added.target, cst.Name)
-            return self._beside(added, [added.target, added.value])
-        match definition(self._source, name.value, name):
-            case Definition(node=cst.Param()):
+        """Of a name that branches and rounds of a loop may assign: it has one type in all of them,
+        so that one that is known tells the others."""
+        try:
+            found = {self._bound(each) for each in possible_definitions(self._source, name)}
+        except Ambiguous:
+            return None
+        known = found - {None}
+        return known.pop() if len(known) == 1 else None
+
+    def _bound(self, binder: Binder) -> Shape | None:
+        match binder:
+            case cst.Param():
                 return ()
-            case Definition(node=cst.For(iter=cst.Call(func=called))):
+            case cst.For(target=cst.Name(), iter=cst.Call(func=called)):
                 return () if self._source.name(called) in self._dialect.ranges else None
+            case cst.AugAssign():
+                return self.of_sum(binder)
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name())], value=value):
+                return self.of(value)
+            case cst.AnnAssign(target=cst.Name(), value=value) if value is not None:
+                return self.of(value)
         return None
 
     def _called(self, call: cst.Call) -> Shape | None:
@@ -126,20 +147,50 @@ class _Shapes:
             start, end = argument(call, 0, "start"), argument(call, 1, "end")
             counts = isinstance(start, cst.Integer) and start.value == "0" and end is not None
             return (self._text(end) if counts and end is not None else None,)
-        if called in SIZED:
+        if called in (*SIZED, f"{TL}make_block_ptr"):
             given = self._dialect.shapes[called].of(call)
             listed = given.elements if isinstance(given, cst.Tuple | cst.List) else None
             return tuple(self._text(e.value) for e in listed) if listed is not None else None
         match call.func:
             case cst.Attribute(value=inner, attr=cst.Name(value="to")):
                 return self.of(inner)
-        if called in HINTS and call.args:
+        if called in (*HINTS, f"{TL}advance") and call.args:
             return self.of(call.args[0].value)
+        if called in REDUCED:
+            return self._reduced(call)
+        if called == f"{TL}dot":  # the scales of `dot_scaled` lie between its factors
+            one, other = argument(call, 0, "input"), argument(call, 1, "other")
+            return self._product(call, one, other)
         if called in {*SAME, *self._dialect.arithmetic, *self._dialect.cdivs}:
             tiles = {"pointer", "value", "mask", "other", "input"}
             given_to = [a.value for a in call.args if not a.keyword or a.keyword.value in tiles]
             return self._beside(call, given_to)
         return None
+
+    def _reduced(self, call: cst.Call) -> Shape | None:
+        """`tl.sum(tile, 0)`: one dimension less, or one of one element."""
+        tile, axis = argument(call, 0, "input"), argument(call, 1, "axis")
+        inner = self.of(tile) if tile is not None else None
+        keeps, pairs = keyword(call, "keep_dims"), keyword(call, "return_indices")
+        if inner is None or keeps is not None or pairs is not None or len(call.args) > 2:
+            return None
+        if axis is None or self._source.code(axis) == "None":
+            return ()
+        match value_of(self._source, axis):
+            case cst.Integer(value=text) if int(text, 0) < len(inner):
+                place = int(text, 0)
+                return inner[:place] + inner[place + 1 :]
+        return None
+
+    def _product(
+        self, node: cst.CSTNode, one: cst.BaseExpression | None, other: cst.BaseExpression | None
+    ) -> Shape | None:
+        """Of two matrices, whose inner dimensions lie beside each other."""
+        left, right = (None if factor is None else self.of(factor) for factor in (one, other))
+        if left is None or right is None or not len(left) == len(right) == 2:
+            return None
+        self._one(node, (left[1], right[0]))
+        return left[0], right[1]
 
     def _spread(self, node: cst.Subscript) -> Shape | None:
         """`rows[:, None]` and `rows[None, :, None]`."""
