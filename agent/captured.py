@@ -80,8 +80,7 @@ class CapturedTests:
         """What is to be told of them."""
         if not (drawn := self._written.drawn):
             return self.notes
-        why = "" if self.calls.safetensors else "; with safetensors installed small ones are kept"
-        return (*self.notes, f"the values of {drawn} integer tensors are drawn anew{why}")
+        return (*self.notes, f"the values of {drawn} integer tensors are drawn anew")
 
     @property
     def cases(self) -> int:

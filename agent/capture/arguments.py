@@ -29,13 +29,8 @@ _SAFETENSORS = {
 
 @dataclass
 class ArgumentWriter:
-    """Writes arguments, and notes what their text needs.
+    """Writes arguments, and notes what their text needs."""
 
-    Args:
-        keeps: whether values may go into a file of safetensors beside the tests.
-    """
-
-    keeps: bool
     helpers: set[str] = field(default_factory=set)
     imports: set[str] = field(default_factory=set)
     """Modules."""
@@ -45,6 +40,12 @@ class ArgumentWriter:
     """Name -> dtype, shape, values."""
     drawn: int = 0
     """Integer tensors whose values are drawn anew, since they are not kept."""
+
+    @property
+    def kept_types(self) -> dict[str, str]:
+        """What a file of safetensors calls the types of what is kept -> what PyTorch does."""
+        found = {dtype for dtype, _, _ in self.kept.values()}
+        return {_SAFETENSORS[dtype]: dtype for dtype in sorted(found)}
 
     def call(self, given: Mapping[str, Any]) -> list[str]:
         """The arguments of one call, each as code: positional ones, then keywords."""
@@ -121,7 +122,9 @@ class ArgumentWriter:
         if values is not None:
             if len(values) <= MOST_INLINE and len(shape) == 1:
                 return f"torch.tensor({values}, dtype={dtype}, device=DEVICE)"
-            if self.keeps and fact["dtype"] in _FORMATS:
+            if not values:
+                return f"torch.empty({shape}, dtype={dtype}, device=DEVICE)"
+            if fact["dtype"] in _FORMATS:
                 self.helpers.add("kept")
                 return f'kept("{self._keep(fact["dtype"], shape, tuple(values))}")'
         self.helpers.add("integers")

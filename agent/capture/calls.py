@@ -146,8 +146,6 @@ class Capture:
     """Those that launched kernels of the file, the most time first."""
     clock: str
     """What their times are."""
-    safetensors: bool
-    """Whether the command's interpreter can read such files."""
     left_out: int
     """Calls beyond the kinds that a process tells apart."""
     outside: tuple[str, ...]
@@ -196,7 +194,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
         records: the messages of each process, in order.
     """
     calls: dict[str, CapturedCall] = {}
-    clock, safetensors, as_script, left_out = "", False, False, 0
+    clock, as_script, left_out = "", False, 0
     outside: dict[str, None] = {}
     operators: dict[str, None] = {}
     registered: dict[str, None] = {}
@@ -211,7 +209,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
         for message in process:
             if "call" in message:
                 known[message["call"]] = _call(message)
-                clock, safetensors = message["clock"], message["safetensors"]
+                clock = message["clock"]
             elif "tally" in message:
                 last = message
             elif "tests" in message:
@@ -240,7 +238,6 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
     return Capture(
         tuple(ordered),
         clock,
-        safetensors,
         left_out,
         tuple(outside),
         as_script,

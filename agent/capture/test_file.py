@@ -68,7 +68,7 @@ def write_tests(
         capture: all of them, for the shares.
         entries: what becomes tests; not empty.
     """
-    writer = ArgumentWriter(keeps=capture.safetensors)
+    writer = ArgumentWriter()
     described = [
         _entry(entry, test.removeprefix(PREFIX), capture, writer)
         for entry, test in zip(entries, test_names(entries), strict=True)
@@ -103,7 +103,7 @@ def write_tests(
         held=first.held,
         held_of_packages=any("." in name for name, _ in first.held),
         helpers=writer.helpers,
-        kept=bool(writer.kept),
+        kept=writer.kept_types,
         backward=any(entry.backward for entry in entries),
         instances=any(entry.on_instance for entry in entries),
         holders=any(map(_has_holders, entries)),

@@ -8,12 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from agent.backends import BACKENDS
 from agent.errors import NoTests, UsageError, WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness import without_fixtures
+from agent.harness.most_about import most_about
 from agent.harness.processes.collection import Collection, Item
 from agent.harness.processes.collection_errors import (
     end_of,
@@ -167,7 +168,11 @@ def discover(
         (PERF, perf, f"--perf-k, --bench {shlex.quote(f'python {script}')}"),
     ):
         if kind in selection.needs and not found:
-            run = _most_about(checkout.kernel, tests) if kind == PERF and tests else ""
+            run = (
+                most_about(checkout, [_file(item) for item in tests])
+                if kind == PERF and tests
+                else ""
+            )
             raise NoTests(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
@@ -366,14 +371,6 @@ def _beside(items: Sequence[Item], chosen: Sequence[Item], framework: str) -> It
             or _function(item) in functions
         ):
             yield item
-
-
-def _most_about(kernel: str, tests: Sequence[Item]) -> str:
-    """The file of tests that has the kernel's name in its own, or else the first."""
-    files = dict.fromkeys(map(_file, tests))
-    return next(
-        (f for f in files if PurePosixPath(kernel).stem in PurePosixPath(f).stem), next(iter(files))
-    )
 
 
 def _function(item: Item) -> str:

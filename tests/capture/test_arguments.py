@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from agent.capture.arguments import ArgumentWriter, as_safetensors
+from tile_agent_pytest.capture.contents import MOST_VALUES
 from tile_agent_pytest.capture.described import ArgumentFacts, describe
 
 QKV = torch.randn(4, 96)
@@ -82,9 +83,9 @@ def seen(*args: Any, **kwargs: Any) -> dict[str, Any]:
     return told
 
 
-def made(told: dict[str, Any], *, keeps: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def made(told: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the written code makes."""
-    writer = ArgumentWriter(keeps=keeps)
+    writer = ArgumentWriter()
     code = f"given({', '.join(writer.call(told))})"
 
     def kept(name: str) -> torch.Tensor:
@@ -141,7 +142,7 @@ def test_a_number_that_is_set_on_a_tensor_makes_no_other_kind_of_call() -> None:
 def test_an_array_is_made_again_as_one() -> None:
     drawn = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
     told = seen(np.array([3, 1, 2]), drawn[:, :4], torch.ones(3))
-    args, kwargs = made(told, keeps=True)
+    args, kwargs = made(told)
     assert [type(arg) for arg in args] == [np.ndarray, np.ndarray, torch.Tensor]
     assert layout(seen(*args, **kwargs)) == layout(told)
     assert args[0].tolist() == [3, 1, 2]
@@ -173,14 +174,14 @@ def test_what_shares_memory_shares_it_again() -> None:
     ids=lambda index: f"{index.dtype}{list(index.shape)}",
 )
 def test_index_like_integers_are_kept_as_they_were(index: torch.Tensor) -> None:
-    (again,), _ = made(seen(index), keeps=True)
+    (again,), _ = made(seen(index))
     assert again.dtype == index.dtype
     assert again.tolist() == index.tolist()
 
 
 def test_integers_that_cannot_be_kept_stay_within_their_range() -> None:
-    told = seen(torch.randint(7, 50, (1000,)))
-    writer = ArgumentWriter(keeps=False)
+    told = seen(torch.randint(7, 50, (MOST_VALUES + 1,)))
+    writer = ArgumentWriter()
     (code,) = writer.call(told)
     assert (writer.drawn, writer.kept) == (1, {})
     again = eval(code, dict(HELPERS))
@@ -282,7 +283,7 @@ def test_a_function_is_written_by_its_name_and_what_has_none_is_not_written() ->
 def test_the_file_of_values_is_one_of_safetensors() -> None:
     library = pytest.importorskip("safetensors.torch")
     index, mask = torch.randperm(300).view(30, 10), torch.rand(7) > 0.5
-    writer = ArgumentWriter(keeps=True)
+    writer = ArgumentWriter()
     writer.call(seen(index, torch.randint(0, 9, (50,), dtype=torch.int16), index.clone()))
     found = library.load(as_safetensors(writer.kept))
     assert {name: tensor.dtype for name, tensor in found.items()} == {

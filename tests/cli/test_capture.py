@@ -808,6 +808,23 @@ no_launch(torch.ones(3))
 """
 
 
+def test_indices_are_read_without_the_library_of_their_file(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Few Pythons that run kernels have it, and indices that are drawn anew are other ones."""
+    use = "import torch\nfrom kernels.launchers import rows_of\n"
+    use += "rows_of(torch.randn(200, 33), torch.arange(199, -1, -1).view(2, 100).t().flatten())\n"
+    without = tmp_path / "without"
+    write(without, {"safetensors/__init__.py": "raise ImportError('not installed')\n"})
+    monkeypatch.setenv("PYTHONPATH", f"{without}{os.pathsep}{repo}")
+    write(repo, {"kernels/launchers.py": LAUNCHERS, "use.py": use})
+    done = capture(repo, warm_interpreter(), "use.py")
+    assert done.code == 0, done.err
+    assert done.json["notes"] == []  # none of its indices is drawn anew, and the tests pass
+    assert (repo / CAPTURED).with_suffix(".safetensors").exists()
+    assert pytest_on(repo, CAPTURED).returncode == 0
+
+
 def test_calls_of_another_file_that_launches_become_tests(repo: Path) -> None:
     write(repo, {"kernels/launchers.py": LAUNCHERS, "use.py": USE_LAUNCHERS})
     done = capture(repo, warm_interpreter(), "use.py")

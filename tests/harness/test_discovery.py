@@ -253,6 +253,19 @@ def test_the_tests_that_are_called_like_the_kernel_are_proposed(
     )
 
 
+def test_the_tests_that_name_most_of_the_kernels_file_are_proposed(
+    project: Project, server: ForkServer
+) -> None:
+    """As in stk, where tests of another file come first and launch none of its kernels."""
+    project.write("kernel.py", "def softmax(x): pass\ndef rows(x): pass\n")
+    project.write("test_a.py", "import kernel\ndef test_a(): pass\n")
+    project.write("test_b.py", "import kernel\ndef test_b(): kernel.softmax(kernel.rows(1))\n")
+    files = ("test_a.py", "test_b.py")
+    body = "import kernel\ndef test_a(): pass\n"
+    said = refusal(project, server, body, files=files)
+    assert "--capture 'python -m pytest test_b.py'" in said
+
+
 @pytest.mark.parametrize(("own", "is_told"), [(39, False), (40, True)])
 def test_many_tests_beside_the_captured_ones_are_told(
     own: int, is_told: bool, project: Project, server: ForkServer

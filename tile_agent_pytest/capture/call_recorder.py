@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import importlib.util
 import json
 import os
 import sys
@@ -302,7 +301,6 @@ class ProcessRecorder:
                 **found,
                 "parameters": names[skipped : skipped + len(given)],
                 "clock": self._clock.meaning,
-                "safetensors": importlib.util.find_spec("safetensors") is not None,
                 "python": sys.executable,
                 "versions": {"torch": torch().__version__},
             }
