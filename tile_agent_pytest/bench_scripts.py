@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tile_agent_pytest.bench_command import OPTION, BenchCommand
+from tile_agent_pytest.written_aside import written_aside
 
 
 class BenchScript(pytest.Item):
@@ -30,7 +31,7 @@ class BenchScript(pytest.Item):
     def runtest(self) -> None:
         """Run it; whatever it prints is captured as a test's output is."""
         command, file = self.command, self.config.rootpath / self.command.path
-        with _as_python_would(file, command.arguments):
+        with _as_python_would(file, command.arguments), written_aside(self.config.rootpath):
             if not command.report:
                 _run_main(file)
                 return

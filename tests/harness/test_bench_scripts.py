@@ -129,6 +129,47 @@ def test_a_report_is_run_without_the_script_around_it(project: Project, server: 
     assert walked.configs == [(config, THROUGH) for config in CONFIGS[1:]]
 
 
+WRITES = """
+import os
+from pathlib import Path
+import torch
+import triton
+from kernel import double
+
+os.makedirs("stat/tables", exist_ok=True)
+os.makedirs("stat/tables", exist_ok=True)
+Path("plots").mkdir(exist_ok=True)
+triton.testing.do_bench(lambda: double(torch.ones(64)), warmup=1, rep=2)
+with open(os.path.join("stat", "tables", "double.csv"), "w") as table:
+    table.write("64,0.1")
+Path("plots/double.txt").write_text("*")
+assert open("stat/tables/double.csv").read() == "64,0.1"
+open("stat/tables/double.csv", "a").write("")
+for refused in ("no/such/double.csv", "../double.csv"):
+    try:
+        open(refused, "w").close()
+    except OSError:
+        continue
+    raise AssertionError(refused)
+"""
+
+
+def test_what_a_script_writes_beside_itself_is_in_nobodys_way(
+    project: Project, server: ForkServer
+) -> None:
+    """As lightning-attention's, which makes a folder for its plots before it times anything."""
+    write_to(project)
+    project.write("writes.py", WRITES)
+    before = sorted(project.root.rglob("*"))
+    nodeid = BenchCommand.parse("writes.py").nodeid
+    with project.arm(server, "--tile-bench-script=writes.py", tests=[nodeid]) as arm:
+        walked = walk(arm)
+    assert walked.bad == []
+    assert [through for _, through in walked.configs] == [THROUGH]
+    new = set(project.root.rglob("*")) - {*before}
+    assert {path for path in new if "__pycache__" not in path.parts} == set()
+
+
 @pytest.mark.parametrize(
     ("text", "bench", "said"),
     [
