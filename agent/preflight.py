@@ -242,7 +242,8 @@ def _notes(repository: Repository, changes: dict[str, str]) -> Iterator[str]:
     if modified := [path for path, change in changes.items() if change != "??"]:
         more = f" and {len(modified) - 1} more" if len(modified) > 1 else ""
         yield f"uncommitted changes are not part of the run: {shown(modified[0])}{more}"
-    if (repository.root / ".gitmodules").exists():
+    modules = repository.root / ".gitmodules"
+    if modules.is_file() and b"[submodule" in modules.read_bytes():  # it stays when the last goes
         yield "submodules are not checked out in the run's worktrees"
     if (repository.root / ".jj").exists():
         yield "a Jujutsu repository: its next command imports the branch that the run makes"

@@ -113,12 +113,13 @@ def _conflict(repo: Path, path: str) -> None:
     subprocess.run(["git", "-C", str(repo), "merge", "other"], capture_output=True)
 
 
+MODULES = '[submodule "cutlass"]\n\tpath = cutlass\n\turl = ../cutlass\n'
 NOTES: dict[str, Callable[[Path], object]] = {
     "HEAD is detached": detach,
     "not part of the run: kernels/__init__.py and 1 more": modify_others,
     "not part of the run: kernels/__init__.py": conflict_elsewhere,
     "Jujutsu": lambda repo: (repo / ".jj").mkdir(),
-    "submodules are not checked out": lambda repo: (repo / ".gitmodules").touch(),
+    "submodules are not checked out": lambda repo: write(repo, {".gitmodules": MODULES}),
 }
 
 
@@ -128,6 +129,11 @@ def test_notes(repo: Path, note: str) -> None:
     notes = preflight(repo / SOFTMAX).notes
     assert len(notes) == 1
     assert note in notes[0]
+
+
+def test_no_submodule_no_note(repo: Path) -> None:
+    write(repo, {".gitmodules": ""})  # what is left of it when the last has gone
+    assert preflight(repo / SOFTMAX).notes == ()
 
 
 # --- bad files ----------------------------------------------------------------------------------
