@@ -15,6 +15,7 @@ from libcst.metadata.scope_provider import ImportAssignment
 from agent.analysis.common.dialect import Dialect, Kernel
 from agent.syntax import Function, Source, assigned, children, descendants
 
+_PRODUCT = re.compile(r"(?i:(?:^|_)(?:dot|gemm|matmul|mma)(?:_|$))")
 _KNOWN = ("builtins.", "math.")
 _MEMORY = re.compile(r"(?i:ptr|pointer)|^(?:[A-Z]|[abcpqvwxyz]$)")
 """How arrays and pointers are called, where nothing else tells them from numbers: `x_ptr`, `X`,
@@ -35,17 +36,25 @@ def unseen_calls(dialect: Dialect, source: Source, kernel: Kernel) -> tuple[cst.
 
 
 def may_multiply(source: Source, call: cst.Call) -> bool:
-    """Whether such a call is handed memory that it may load tiles of, by a parameter's name.
+    """Whether such a call is of a product by its name, or is handed memory by a parameter's name.
 
-    One of tiles that are loaded already computes on each element of them as a rule, as an
-    activation does.
+    Another one of tiles that are loaded already computes on each element of them as a rule, as an
+    activation does; of memory it may load tiles.
     """
+    if multiplies_by_name(call):
+        return True
     function = source.enclosing(call)
     if function is None:
         return False
     named = {p.name.value for p in function.parameters if p.annotation is None}
     given = {a.value.value for a in call.args if isinstance(a.value, cst.Name)}
     return any(_MEMORY.search(name) for name in named & given)
+
+
+def multiplies_by_name(call: cst.Call) -> bool:
+    """Whether what is called has a name of products: `language.dot` of trident, `_dot_ieee`."""
+    called = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return isinstance(called, cst.Name) and _PRODUCT.search(called.value) is not None
 
 
 def is_unseen(dialect: Dialect, source: Source, call: cst.Call) -> bool:

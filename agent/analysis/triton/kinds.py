@@ -8,19 +8,21 @@ decides by words of the file; here the question is what the stored values are co
 - norm-like: a sum over a row goes into a tile that is stored along that same row
 - reduction: a reduction, a scan, an atomic, or a sum over a loop is stored, and no such tile
 - data movement: what is stored was loaded, perhaps selected by its place, and nothing computed
-- unknown: what is stored comes of functions that the file does not show, and none of the above
+- unknown: what is stored comes of functions that the file does not show, and none of the above;
+  or one of them has a name of products
 - element-wise: anything else
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.unseen import unseen_calls
+from agent.analysis.common.unseen import multiplies_by_name, unseen_calls
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.operations import (
     ATOMIC,
@@ -111,17 +113,16 @@ def classify_kernel(source: Source, kernel: Kernel) -> KernelKind:
     operations = operations_of(source, kernel)
     reader = _KindQuestions(operations)
     for read in (
-        reader.attention, reader.dot, reader.norm, reader.reduction, reader.unseen,
-        reader.movement, reader.element_wise,
+        reader.attention, reader.dot, lambda: reader.unseen(multiplies_by_name), reader.norm,
+        reader.reduction, reader.unseen, reader.movement, reader.element_wise,
     ):  # fmt: skip
         found = read()
         if found is not None:
             kind, indicators = found
             return KernelKind(kernel.name, kind, _confidence(operations), tuple(indicators))
     line = source.line(kernel.function.node)
-    nothing = reader.undefined() or [
-        f"line {line}: nothing is stored by a call that this file shows"
-    ]
+    stored = f"line {line}: nothing is stored by a call that this file shows"
+    nothing = reader.undefined() or [stored]
     return KernelKind(kernel.name, Kind.UNKNOWN, _confidence(operations), tuple(nothing))
 
 
@@ -198,10 +199,10 @@ class _KindQuestions:
         found += [self._line(loop, "a sum over a loop") for loop in self._accumulations()]
         return (Kind.REDUCTION, list(dict.fromkeys(found))) if found else None
 
-    def unseen(self) -> _Found:
+    def unseen(self, only: Callable[[cst.Call], bool] = lambda _: True) -> _Found:
         told = "not of this file, so that what it computes is not known"
         calls = unseen_calls(TRITON, self.source, self.operations.kernel)
-        found = [self._line(call, told) for call in calls]
+        found = [self._line(call, told) for call in calls if only(call)]
         return (Kind.UNKNOWN, found) if found else None
 
     def movement(self) -> _Found:

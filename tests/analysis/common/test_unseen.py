@@ -48,6 +48,27 @@ def test_an_imported_helper_may_multiply(imports: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "multiplies"),
+    [
+        ("language.dot(tl.trans(x), x)", True),
+        ("_dot_ieee(x, x)", True),
+        ("language.scaled_mma(x, x)", True),
+        ("language.dotted(x, x)", False),
+        ("language.silu(x)", False),
+    ],
+)
+def test_a_product_of_loaded_tiles_is_known_by_its_name(call: str, multiplies: bool) -> None:
+    """As trident's attention, which was called norm-like and bound by memory for its sums."""
+    value = f"tl.sum({call}, 1)"
+    text = HEAD + "from package import language\n" + KERNEL.format(value=value)
+    load = "    x = tl.load(a_ptr + o[:, None] * n + o[None, :])\n    tl.store"
+    source = Source(text.replace("    tl.store", load))
+    found = BACKENDS["triton"].classify(source).kernel_class
+    assert found is (KernelClass.BALANCED if multiplies else KernelClass.MEMORY)
+    assert (kinds(source)[0].kind is Kind.UNKNOWN) == multiplies
+
+
+@pytest.mark.parametrize(
     ("imports", "value"),
     [
         ("", "tl.load(a_ptr + o, mask=o < n)"),
