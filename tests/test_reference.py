@@ -47,7 +47,8 @@ _SPAN = re.compile(r"`([^`\n]+)`")
 _FIGURE = re.compile(r"\d (?:%|ms|s|us|GB|MB|TB/s|TFLOP/s|bytes)(?![\w/])")
 _MEASURED = re.compile(
     r"\w+, (?:cuda-tile|Triton) \d+\.\d+: "
-    r"(?:(?:in a search: )?[\w -]+ [+-]\d+\.\d %(?: \(noise\))?(?:, |; |$))+"
+    r"(?:(?:in a search: |on public code: )?[\w -]+ [+-]\d+\.\d %"
+    r"(?: \((?:noise|refused)\))?(?:, |; |$))+"
 )
 
 

@@ -95,7 +95,7 @@ def test_an_axis_that_one_block_holds_has_places_only() -> None:
     [
         ("s = tl.dot(q, tl.trans(k))", True),
         ("s = tl.dot(q, k.T) * 0.5", True),
-        ("s = tl.dot(w, q)", True),
+        ("s = tl.dot(wide, q)", True),
         ("s = tl.dot(q, w)", False),
         ("s = tl.dot(q, tl.trans(other))", False),
         ("for j in range(0, n, BLOCK):\n    s += tl.dot(q, tl.trans(k))", False),
@@ -107,6 +107,7 @@ def test_a_product_over_one_block_needs_its_size(lines: str, needs: bool) -> Non
 d = tl.arange(0, SUB)
 w_at = d[:, None] * SUB + d[None, :]
 w = tl.load(w_ptr + w_at)
+wide = tl.load(w_ptr + d[:, None] * n + offs[None, :])
 s = 0.0
 at = offs[:, None] * SUB + d[None, :]
 q = tl.load(x_ptr + at, mask=offs[:, None] < n, other=0.0)
