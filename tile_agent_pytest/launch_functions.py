@@ -39,6 +39,11 @@ class LaunchFunction:
     """Arguments of the launcher -> the stream of the GPU that the launch is ordered on."""
 
 
+def kernel_name(function: Any) -> str:
+    """As the source names it: 'softmax', or 'Softmax.forward' where it stands in a class."""
+    return str(function.__qualname__).replace(".<locals>", "")
+
+
 def launch_functions() -> Iterator[LaunchFunction]:
     """Those of the modules that are loaded."""
     if (jit := sys.modules.get("triton.runtime.jit")) is not None:

@@ -82,6 +82,7 @@ def mend() -> None:
         _mend_numbers(interpreter)
         _mend_splats(interpreter.InterpreterBuilder)
         _mend_annotations(interpreter.GridExecutor)
+        _mend_names(getattr(interpreter, "FunctionRewriter", None))
         interpreted_launches.mend(interpreter)
     interpreted_driver.mend(sys.modules.get(DRIVER))
     tuner: Any = getattr(sys.modules.get(TUNER), "Autotuner", None)
@@ -186,6 +187,21 @@ def _mend_annotations(executor: Any) -> None:
 
     __init__.reads_quoted = True  # type: ignore[attr-defined]
     executor.__init__ = __init__
+
+
+def _mend_names(rewriter: Any) -> None:
+    """Have the copy of a kernel that is run know the class or function that it stands in."""
+    rewrite = getattr(rewriter, "rewrite_ast", None)
+    if rewrite is None or hasattr(rewrite, "keeps_name"):
+        return
+
+    def rewrite_ast(self: Any) -> Any:
+        copy = rewrite(self)
+        copy.__qualname__ = self.fn.__qualname__
+        return copy
+
+    rewrite_ast.keeps_name = True  # type: ignore[attr-defined]
+    rewriter.rewrite_ast = rewrite_ast
 
 
 def _mend_booleans(interpreter: Any) -> None:

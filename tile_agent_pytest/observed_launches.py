@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.examining.arrays import as_tensor, library_of
-from tile_agent_pytest.launch_functions import Given, LaunchFunction, evaluated, wrapped
+from tile_agent_pytest.launch_functions import (
+    Given,
+    LaunchFunction,
+    evaluated,
+    kernel_name,
+    wrapped,
+)
 from tile_agent_pytest.observed_tunings import TuningLog
 
 Message = dict[str, Any]
@@ -81,11 +87,12 @@ class LaunchObserver:
         code = getattr(function, "__code__", None)
         if code is None or Path(code.co_filename).name != self._file_name:
             return
-        if self._looks[function.__name__] >= LOOKS:
+        name = kernel_name(function)
+        if self._looks[name] >= LOOKS:
             return
-        self._looks[function.__name__] += 1
+        self._looks[name] += 1
         given = launcher.given_of(*args, **kwargs)
-        seen = _described(function.__name__, given)
+        seen = _described(name, given)
         known = self._found.get(repr(seen))
         if known is None:
             if len(self._found) >= MOST:

@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.compile_cutile import Compiler
-from tile_agent_pytest.launch_functions import Given
+from tile_agent_pytest.launch_functions import Given, kernel_name
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
 from tile_agent_pytest.observed_launches import as_recorded
 
@@ -105,14 +105,14 @@ def _record(
     recorder.add(
         RecordedLaunch(
             key=(function, repr(constraints), repr(options)),
-            kernel=function.__qualname__,
+            kernel=kernel_name(function),
             arguments={n: _text(c) for n, c in zip(names, constraints, strict=True)},
             options=options,
             compile=into,
             grid=tuple(int(n) for n in grid),
             values=tuple(repr(a) for a in arguments if isinstance(a, bool | int | float)),
             tensors=tensors_of(given.arguments),
-            observed=as_recorded(function.__name__, given),
+            observed=as_recorded(kernel_name(function), given),
         )
     )
 

@@ -17,7 +17,12 @@ from unittest import mock
 
 from tile_agent_pytest.compile_triton import Specialization, compile_kernel
 from tile_agent_pytest.compiled_apart import asking
-from tile_agent_pytest.launch_functions import Given, evaluated, given_to_triton
+from tile_agent_pytest.launch_functions import (
+    Given,
+    evaluated,
+    given_to_triton,
+    kernel_name,
+)
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
 from tile_agent_pytest.observed_launches import as_recorded
 from tile_agent_pytest.stand_in_driver import StandInDriver, launched_once
@@ -109,12 +114,12 @@ def _launch(
     values = (*given.arguments.values(), *given.options.values())
     return RecordedLaunch(
         key=(function.fn, compiled["key"]),
-        kernel=function.fn.__qualname__,
+        kernel=kernel_name(function.fn),
         arguments=specialization.describe(),
         options=specialization.options,
         compile=into,
         grid=grid,
         values=tuple(repr(a) for a in values if isinstance(a, bool | int | float)),
         tensors=tensors_of(given.arguments),
-        observed=as_recorded(function.fn.__name__, replace(given, grid=grid)),
+        observed=as_recorded(kernel_name(function.fn), replace(given, grid=grid)),
     )

@@ -100,6 +100,50 @@ def test_a_kernel_that_is_launched_after_many_launches_of_another(
     assert [launch.integers["n"] for launch in seen if launch.kernel == "negate_kernel"] == [7]
 
 
+WITHIN = """
+import torch
+import triton
+import triton.language as tl
+
+
+class Scale:
+    @staticmethod
+    @triton.jit
+    def forward(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offsets, mask=offsets < n)
+        tl.store(y_ptr + offsets, 2.0 * x, mask=offsets < n)
+
+
+def negating():
+    @triton.jit
+    def kernel(y_ptr, n, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        y = tl.load(y_ptr + offsets, mask=offsets < n)
+        tl.store(y_ptr + offsets, -y, mask=offsets < n)
+
+    return kernel
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    Scale.forward[(4,)](x, y, x.numel(), BLOCK=64)
+    negating()[(4,)](y, y.numel(), BLOCK=64)
+    negating()[(4,)](y, y.numel(), BLOCK=64)
+    return y
+"""
+
+
+def test_kernels_in_classes_and_functions_have_the_names_of_their_source(
+    tmp_path: Path, interpreted: ForkServer
+) -> None:
+    """A dozen classes may each have a kernel `forward`."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    seen = observed(Project(tmp_path / "project", TESTS, WITHIN), interpreted, observes=True)
+    names = {kernel.name for kernel in TRITON_DIALECT.kernels(Source(WITHIN))}
+    assert {launch.kernel for launch in seen} == names == {"Scale.forward", "negating.kernel"}
+
+
 BY_OTHER_NAMES = """
     _launch(scale_kernel, x, y, factor)
     KERNELS["negate"][(1,)](y, y, y.numel(), -1.0, BLOCK=128)

@@ -25,7 +25,7 @@ from tile_agent_pytest.capture.entry_points import EntryPoints
 from tile_agent_pytest.capture.operators import follow_registrations
 from tile_agent_pytest.capture.skipped_tests import REPORTS, SkippedTests
 from tile_agent_pytest.compiled_ahead import compile_configs_first
-from tile_agent_pytest.launch_functions import LaunchFunction, Wrap
+from tile_agent_pytest.launch_functions import LaunchFunction, Wrap, kernel_name
 from tile_agent_pytest.recording.launch_watch import LAUNCHING_MODULES, watch_launches
 from tile_agent_pytest.recording.loading import when_loaded
 from tile_agent_pytest.recording.script import when_script
@@ -171,7 +171,7 @@ def _telling(
             if code not in known:
                 known[code] = os.path.realpath(code.co_filename) == recorder.kernel
             if known[code]:
-                recorder.launched(function.__name__, _launching_module(), _dispatched)
+                recorder.launched(kernel_name(function), _launching_module(), _dispatched)
         return original(*args, **kwargs)
 
     return launch

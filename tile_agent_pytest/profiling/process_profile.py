@@ -17,7 +17,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from tile_agent_pytest.capture.elsewhere import held_kernels
-from tile_agent_pytest.launch_functions import LaunchFunction
+from tile_agent_pytest.launch_functions import LaunchFunction, kernel_name
 from tile_agent_pytest.launches import tensors_of
 from tile_agent_pytest.profiling.gpu_times import BETWEEN_READINGS_S, GpuTimes, is_initialised
 
@@ -94,7 +94,7 @@ class ProcessProfile:
             symbol = name if isinstance(name, str) else function.__name__
             given = launcher.given_of(*args, **kwargs).arguments
             tensors = tuple((t.dtype, t.shape, t.size_bytes) for t in tensors_of(given))
-            self._count(LaunchKind(file, function.__name__, symbol, tensors), took_ms)
+            self._count(LaunchKind(file, kernel_name(function), symbol, tensors), took_ms)
             return result
 
         return launch
