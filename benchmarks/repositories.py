@@ -260,8 +260,9 @@ def work_on(
     beginning, ending = work / "began.json", work / "record.json"
     if ending.exists() and not (known := json.loads(ending.read_text()))["cut"]:
         return dict(known)
-    goes_on = beginning.exists() and any(list(read(each)) for each in _journals(repository))
-    if beginning.exists() and not goes_on:  # it was ended before there was anything to lose
+    lengths = (len(list(read(each))) for each in _journals(repository))
+    goes_on = beginning.exists() and max(lengths, default=0) > 1
+    if beginning.exists() and not goes_on:  # ended, or taken back, before its baseline
         shutil.rmtree(work)
     if not goes_on:
         clone = ["git", "clone", "--quiet", "--no-hardlinks", str(clones / wanted.repository)]

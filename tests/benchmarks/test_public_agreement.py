@@ -33,7 +33,8 @@ def scale_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 def scale(x):
     y = torch.empty_like(x)
-    scale_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+    block = 64
+    scale_kernel[(triton.cdiv(x.numel(), block),)](x, y, x.numel(), BLOCK=block)
     return y
 """
 LINE = f"\n\n{'#' * 146}\n\n"
