@@ -72,7 +72,7 @@ def test_each_variant_runs_by_the_files_own_test(tmp_path: Path) -> None:
     assert known["noise"]["left_out"] == "differs from itself"
     assert known["scale"]["left_out"] == ""
     entries = {variant["entry"] for variant in known["scale"]["variants"]}
-    assert {"blocks-and-warps", "warps-and-stages"} <= entries
+    assert {"add-autotune", "warps-and-stages"} <= entries
     assert "1 of 3 files, " in (out / "public_agreement.md").read_text()
     del environment["TRITON_INTERPRET"]
     done = subprocess.run(
