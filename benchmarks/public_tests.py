@@ -7,7 +7,6 @@ returned and what their arguments held afterwards, which many of these tests thr
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
 import os
@@ -19,7 +18,7 @@ import time
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,12 +28,11 @@ import torch
 from agent.harness.processes.results import read_launch
 from agent.launches import ObservedLaunch
 from tile_agent_pytest import mended_interpreter, missing_gpu
+from tile_agent_pytest.examining.tensors import within
 from tile_agent_pytest.observed_launches import LaunchObserver
 from tile_agent_pytest.observed_tunings import TuningLog
 
 _TEST_BELOW = re.compile(r"^#{80,}$", re.MULTILINE)
-_DEEPEST = 4
-"""How far lists and dictionaries of tensors are looked into."""
 
 
 @dataclass
@@ -124,12 +122,17 @@ def _values(path: Path, test: str) -> dict[str, torch.Tensor]:
         if _is_of_the_file(value, spec.name):
             namespace[name] = _recorded(value, calls, depth)
     exec(compile(test, f"{path}, its test", "exec"), namespace)
-    kept = {name: value for name, value in namespace.items() if not name.startswith("__")}
-    return {
-        place: tensor.clone()
-        for name, value in {**kept, "calls": calls}.items()
-        for place, tensor in _tensors(value, name)
+    kept = {
+        name: value
+        for name, value in namespace.items()
+        if isinstance(value, torch.Tensor | dict | list | tuple) and not name.startswith("__")
     }
+    return _copies({**kept, "calls": calls})
+
+
+def _copies(value: Any) -> dict[str, torch.Tensor]:
+    """The tensors in a value as they are now."""
+    return {place: tensor.detach().clone() for place, tensor in within(value, "").items()}
 
 
 def _is_of_the_file(value: Any, module: str) -> bool:
@@ -151,18 +154,7 @@ def _recorded(
         finally:
             depth[0] -= 1
         if not depth[0]:
-            seen = [t.clone() for _, t in _tensors([result, args, kwargs], "")]
-            calls.append((function.__name__, seen))
+            calls.append((function.__name__, _copies([result, args, kwargs])))
         return result
 
     return call
-
-
-def _tensors(value: Any, place: str, depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
-        with contextlib.suppress(Exception):  # a fake one has no memory
-            yield place, value.detach()
-    elif depth < _DEEPEST and isinstance(value, dict | list | tuple):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, inner in items:
-            yield from _tensors(inner, f"{place}.{name}", depth + 1)

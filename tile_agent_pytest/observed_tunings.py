@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.launch_functions import kernel_name
+
 Message = dict[str, Any]
 
 MOST_CONFIGS = 256
@@ -93,7 +95,7 @@ class TuningLog:
 
 def _name(function: Any) -> tuple[str, str]:
     """Triton's interpreter runs a copy of a kernel's function."""
-    return function.__module__, function.__name__
+    return function.__module__, kernel_name(function)
 
 
 def of_tuner(tuner: Any, tuning_key: Any, configs: list[Any]) -> list[str]:
