@@ -213,6 +213,7 @@ def held(repository: Repository, run_id: str) -> Iterator[tuple[Workspace, Run, 
     workspace = Workspace(repository, run_id)
     with ExitStack() as stack:
         stack.enter_context(workspace.lock(started.kernel))
+        workspace.unlock_branch(started.branch)
         journal = Journal(path)  # read again: whoever held it until now has written
         stack.callback(journal.close)
         yield workspace, replay(journal.events), journal

@@ -13,13 +13,13 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from agent import lock
+from agent import excluded, left_locks, lock
 from agent.errors import GitError, UsageError
 from agent.repository import Repository, shown
 
@@ -28,8 +28,6 @@ SANDBOX = "sandbox"
 
 WHOLE = ("-c", "core.sparseCheckout=false")
 """A worktree holds what the user's sparse checkout leaves out."""
-
-_EXCLUDED = b"/sandbox/"
 
 
 def state_dir() -> Path:
@@ -100,44 +98,28 @@ class Workspace:
             self.repository.ask("update-ref", "-d", _head(setup.branch), setup.origin_sha)
         self._drop_refs()
         if setup.excluded:
-            self._include_sandbox()
+            excluded.include(self.repository, SANDBOX)
         shutil.rmtree(setup.folders[0], ignore_errors=True)
         _remove_empty(*setup.folders)
 
     def exclude_sandbox(self) -> bool:
-        """Have git ignore the sandbox; whether that took a line in `info/exclude`.
+        """Have git ignore the sandbox; whether that took a line in `info/exclude`."""
+        return excluded.exclude(self.repository, SANDBOX)
 
-        The user's own .gitignore is not ours to write.
-        """
-        if self.repository.ignores(f"{SANDBOX}/run"):
-            return False
-        path = self.repository.git_path("info/exclude")
-        path.parent.mkdir(exist_ok=True)
-        with path.open("a+b") as file:
-            file.seek(0)
-            text = file.read()
-            # The file ends as it ended before, with a newline or without one: undoing is exact.
-            file.write(_EXCLUDED + b"\n" if text.endswith(b"\n") or not text else b"\n" + _EXCLUDED)
-        return True
-
-    def _include_sandbox(self) -> None:
-        path = self.repository.git_path("info/exclude")
-        with suppress(FileNotFoundError):
-            lines = path.read_bytes().split(b"\n")
-            if _EXCLUDED in lines:
-                last = len(lines) - 1 - lines[::-1].index(_EXCLUDED)
-                _replace(path, b"\n".join(lines[:last] + lines[last + 1 :]))
-            if path.stat().st_size == 0:
-                path.unlink()
-        _remove_empty(path.parent)
-
-    def lock(self, kernel: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def lock(self, kernel: str) -> Iterator[None]:
         """Hold the kernel against other runs.
 
         Raises:
             UsageError: another run holds it (when entered).
         """
-        return lock.hold(_lock_folder(self.repository), kernel, self.run_id)
+        with lock.hold(_lock_folder(self.repository), kernel, self.run_id):
+            left_locks.drop_below(self.repository.common_dir / self._refs)
+            yield
+
+    def unlock_branch(self, name: str) -> None:
+        """Have git write the branch of this run again, where a git was killed that was about to."""
+        left_locks.drop_from(self.repository.common_dir / _head(name))
 
     # --- candidates -----------------------------------------------------------------------------
 
@@ -387,12 +369,3 @@ def _remove_empty(*folders: Path) -> None:
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file of the user's whole or not at all, through a link and with its mode."""
-    path = path.resolve()
-    fresh = path.with_name(f"{path.name}.tile-agent")
-    fresh.write_bytes(content)
-    shutil.copymode(path, fresh)
-    fresh.replace(path)

@@ -41,8 +41,8 @@ TIERS = """
     chosen_tests  on_disk
     importers  backends
     analysis
-    evidence
-    journal  repository  lock  environment  syntax
+    evidence  excluded
+    journal  repository  lock  left_locks  environment  syntax
     transitions
     settings  state
     events

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -729,6 +730,39 @@ def test_after_kill_9_the_same_run_goes_on(repo: Path, other_run: subprocess.Pop
         workspace.close()
     assert changed(before, snapshot(repo)) == {"git worktrees"}
     assert git(repo, "worktree", "list").count("\n") == 0
+
+
+def test_locks_of_a_git_that_was_killed_with_its_run_are_in_nobodys_way(repo: Path) -> None:
+    """Git takes them away where it can, which kill -9 does not let it."""
+    origin = head(repo)
+    workspace = open_workspace(repo)
+    workspace.set_up("fast", origin, repo / "sandbox" / "r1")
+    refs = repo / ".git/refs"
+    (refs / "tile-agent/r1/tried").mkdir()
+    ours = [refs / "tile-agent/r1/best.lock", refs / "tile-agent/r1/tried/1.lock"]
+    branch, theirs = refs / "heads/fast.lock", refs / "heads/main.lock"
+    for path in (*ours, branch, theirs):
+        path.touch()
+    with pytest.raises(GitError, match=r"best\.lock': File exists"):
+        workspace.keep_ref("best", origin)
+    with workspace.lock(SOFTMAX):
+        assert not any(path.exists() for path in ours)
+        workspace.unlock_branch("fast")
+        sha = candidate(workspace)
+        workspace.keep_ref("tried/1", sha)
+        assert workspace.advance_branch("fast", sha) is None
+    assert git(repo, "rev-parse", "fast", "refs/tile-agent/r1/best").split() == [sha, sha]
+    assert theirs.exists()
+
+
+def test_a_lock_on_the_branch_that_goes_is_somebodys(repo: Path) -> None:
+    branch = repo / ".git/refs/heads/fast.lock"
+    branch.write_text("theirs")
+    gone = threading.Timer(0.3, branch.rename, [branch.with_name("fast")])
+    gone.start()
+    open_workspace(repo).unlock_branch("fast")
+    gone.join()
+    assert branch.with_name("fast").read_text() == "theirs"
 
 
 @pytest.mark.parametrize("left", [b"", None], ids=["empty", "missing"])
