@@ -46,13 +46,14 @@ def called_elsewhere(
     names = [function.name for function in functions]
     found: dict[str, list[Caller]] = {}
     launchers: dict[str, Mapping[str, str]] = {}
-    for name, path, source in Importers(tree, import_roots(tree, kernel)).naming(kernel, names):
-        for caller in _callers(source, name):
+    for taker in Importers(tree, import_roots(tree, kernel)).takers(kernel, names):
+        path = taker.file
+        for caller in (each for name in taker.called for each in _callers(taker.text, name)):
             if path not in launchers:
                 launchers[path] = launched_elsewhere(repository, sha, path)
-            own = (path,) if launches(source, caller) else ()
+            own = (path,) if launches(taker.text, caller) else ()
             other = (launchers[path][caller],) if caller in launchers[path] else ()
-            found.setdefault(name, []).append(Caller(caller, path, (*own, *other)))
+            found.setdefault(taker.name, []).append(Caller(caller, path, (*own, *other)))
     return {name: tuple(callers) for name, callers in found.items()}
 
 

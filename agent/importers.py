@@ -71,6 +71,15 @@ class _Way:
             self.module in imports.modules and bool(used & self.names)
         )
 
+    def called(self, imports: _Imports) -> frozenset[str]:
+        """What a file that imports this calls those of the way's names that it takes."""
+        names = self.names or frozenset()
+        taken = {(name, alias) for origin, name, alias in imports.names if origin == self.module}
+        given = frozenset(alias for name, alias in taken if name in names)
+        if ("*", "*") in taken:
+            return given | names
+        return given | (names & imports.attributes if self.module in imports.modules else given)
+
     def may_be_taken(self, source: bytes, statements: bytes) -> bool:
         """Whether a text looks like it; False is certain."""
         return os.fsencode(self.module.name) in statements and (
@@ -78,6 +87,18 @@ class _Way:
             or b"*" in statements
             or any(os.fsencode(name) in source for name in self.names)
         )
+
+
+@dataclass(frozen=True)
+class Taker:
+    """A file that takes a name of another."""
+
+    name: str
+    """As the file that defines it has it."""
+    file: str
+    text: bytes
+    called: frozenset[str]
+    """The names by which this file knows it."""
 
 
 class Importers:
@@ -154,15 +175,28 @@ class Importers:
             left -= {*between}
         return {}
 
-    def naming(self, kernel: str, names: Collection[str]) -> Iterator[tuple[str, str, bytes]]:
-        """Each of some names of a file with the files that take it from there, and their texts."""
+    def takers(self, kernel: str, names: Collection[str]) -> Iterator[Taker]:
+        """Each of some names of a file with the files that take it, from there or from another
+        that hands it on; a file may come several times."""
         others = sorted(p for p in self._tree.files if p.endswith(".py") and p != kernel)
         sources = self._tree.read(others) if names else {}  # of a large repository once
         for name in names:
-            likely = [path for path, source in sources.items() if os.fsencode(name) in source]
-            only = frozenset({name})
-            ways = [_Way(module_of(kernel), only, kernel), *self._handed_on(kernel, only)]
-            yield from ((name, path, sources[path]) for path, _ in self._taking(ways, likely))
+            seen: set[Taker] = set()
+            ways = [_Way(module_of(kernel), frozenset({name}), kernel)]
+            while ways:
+                known = {os.fsencode(each) for way in ways for each in way.names or ()}
+                marks = [*known, b"import *"]
+                likely = [p for p, text in sources.items() if any(mark in text for mark in marks)]
+                taking = [path for path, _ in self._taking(ways, likely)]
+                fresh = {self._taker(name, path, sources[path], ways) for path in taking} - seen
+                yield from sorted(fresh, key=lambda taker: taker.file)
+                seen |= fresh
+                ways = [_Way(module_of(each.file), each.called, each.file) for each in fresh]
+
+    def _taker(self, name: str, path: str, text: bytes, ways: Collection[_Way]) -> Taker:
+        imports = self._imports(path, text)
+        called = (way.called(imports) for way in ways)
+        return Taker(name, path, text, frozenset().union(*called))
 
     def _may_take(self, path: str, module: PurePosixPath, names: Collection[str]) -> bool:
         """Whether a file that imports from a module imports one of some names, or all of it."""
@@ -290,54 +324,6 @@ def parsed(source: str | bytes) -> ast.Module:
     with warnings.catch_warnings():  # an invalid escape sequence in a test is not ours to report
         warnings.simplefilter("ignore")
         return ast.parse(source)
-
-
-_ADDED = re.compile(r'sys\.path\.insert\(0, str\(\(Path\(__file__\)\.parent / "([^"]+)"\)')
-_LOADED = re.compile(r'^captured = load\(\s*"[^"]+",\s*"([^"]+)"', re.MULTILINE)
-_TAKEN = re.compile(r"^from ([\w.]+) import", re.MULTILINE)
-
-
-def added_folder(text: str, test: PurePosixPath) -> PurePosixPath | None:
-    """The folder that a captured test puts on `sys.path`, to import its kernel from there.
-
-    Args:
-        text: of the test.
-        test: its path; the folder's begins as it does.
-    """
-    added = _ADDED.search(text)
-    return PurePosixPath(os.path.normpath(test.parent / added[1])) if added else None
-
-
-def loaded_file(text: str, test: PurePosixPath) -> PurePosixPath | None:
-    """The file that a captured test loads by its path; arguments are those of `added_folder`."""
-    loaded = _LOADED.search(text)
-    return PurePosixPath(os.path.normpath(test.parent / loaded[1])) if loaded else None
-
-
-def takes(text: str, test: PurePosixPath, kernel: PurePosixPath) -> bool:
-    """Whether a captured test is of a kernel, and not of another file of that name.
-
-    One that imports no module of the name tells nothing, and is said to be.
-
-    Args:
-        text: of the test.
-        test: its path.
-        kernel: that of the file, which begins as the test's does.
-    """
-    place = module_of(str(kernel))
-    loaded = loaded_file(text, test)
-    if loaded is not None and loaded.name == kernel.name:
-        return loaded == kernel
-    ours = [m.split(".") for m in _TAKEN.findall(text) if m.rpartition(".")[2] == place.name]
-    if (folder := added_folder(text, test)) is not None:
-        return any(folder.joinpath(*parts) == place for parts in ours)
-    return not ours or any(list(place.parts[-len(parts) :]) == parts for parts in ours)
-
-
-def takes_by_place(text: str, test: PurePosixPath, kernel: PurePosixPath) -> bool:
-    """Whether a captured test says where its kernel lies; arguments are those of `takes`."""
-    says = added_folder(text, test) or loaded_file(text, test) == kernel
-    return bool(says) and takes(text, test, kernel)
 
 
 def _attributes_of(package: PurePosixPath, modules: Iterable[PurePosixPath]) -> frozenset[str]:

@@ -47,14 +47,15 @@ def launched_elsewhere(repository: Repository, sha: str, kernel: str) -> Mapping
         imported.setdefault(name.partition(".")[0], []).append(name)
     importers = Importers(tree, import_roots(tree, kernel))
     found: dict[str, str] = {}
-    for taken, path, source in importers.naming(kernel, list(imported)):
-        for name in imported[taken]:
+    for taker in importers.takers(kernel, list(imported)):
+        for name in imported[taker.name]:
+            called = [f"{alias}{name.removeprefix(taker.name)}" for alias in taker.called]
             if name in tables:
-                has_to_do = _is_changed(source, name)
+                has_to_do = any(_is_changed(taker.text, each) for each in called)
             else:
-                has_to_do = name in handed or launches(source, name)
+                has_to_do = name in handed or any(launches(taker.text, each) for each in called)
             if name not in found and has_to_do:
-                found[name] = path
+                found[name] = taker.file
     return found
 
 

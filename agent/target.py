@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
 from agent.backends.base import Backend
+from agent.captured_import import takes, takes_by_place
 from agent.chosen_tests import (
     BENCHMARKS,
     benchmarks_of,
@@ -27,7 +28,7 @@ from agent.chosen_tests import (
 )
 from agent.errors import NoTests, UsageError
 from agent.frozen_tests import holds
-from agent.importers import Importers, Tree, module_of, parsed, takes, takes_by_place
+from agent.importers import Importers, Tree, module_of, parsed
 from agent.launches import ObservedLaunch
 from agent.suggesting import or_captured
 from agent.syntax import Source
@@ -310,8 +311,7 @@ def _found(
 def _from_its_folder(tree: Tree, kernel: str, tests: Iterable[str]) -> Iterator[str]:
     """The captured tests that put the kernel's folder on `sys.path`, or load it by its path."""
     for path, text in _captured(tree, tests):
-        test = PurePosixPath(path)
-        if takes_by_place(text, test, PurePosixPath(kernel)):
+        if takes_by_place(text, PurePosixPath(path), PurePosixPath(kernel)):
             yield path
 
 

@@ -38,7 +38,7 @@ TIERS = """
     rewriting  diagnosis
     tuning
     target
-    chosen_tests  on_disk
+    chosen_tests  on_disk  captured_import
     importers  backends
     analysis
     evidence  excluded

@@ -41,6 +41,23 @@ TILED = "m.softmax_kernel, (x, 8))\n"
             },
             True,
         ),
+        (
+            {
+                "pkg/api/__init__.py": "from ..ops.softmax import softmax_kernel as run_softmax\n",
+                "pkg/all.py": "from .api import *\n",
+                "pkg/other.py": f"import pkg.all as every\nevery.run_{LAUNCH}".replace(
+                    "_kernel", ""
+                ),
+            },
+            True,
+        ),
+        (
+            {
+                "tests/test_it.py": "from pkg.ops.softmax import softmax_kernel as _kernel\n"
+                f"{LAUNCH.replace('softmax', '')}"
+            },
+            True,
+        ),
         ({"pkg/ops/__init__.py": "from .softmax import softmax_kernel\n"}, False),
         ({"tests/test_it.py": "from pkg.ops.softmax import softmax\nsoftmax(1)\n"}, False),
         ({"pkg/other.py": f"def softmax_kernel(): ...\n{LAUNCH}"}, False),
@@ -51,6 +68,8 @@ TILED = "m.softmax_kernel, (x, 8))\n"
         "name",
         "attribute",
         "handed on",
+        "handed on by others",
+        "renamed",
         "not launched",
         "its function",
         "another",

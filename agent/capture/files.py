@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from agent.importers import module_of, takes
+from agent.captured_import import takes
+from agent.importers import module_of
 from agent.target import CAPTURED
 
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from agent.capture.files import CaptureFiles
-from agent.importers import takes
+from agent.captured_import import takes
 
 ADDED = 'sys.path.insert(0, str((Path(__file__).parent / "../models/llama").resolve()))\n'
 LLAMA, BLOOM = PurePosixPath("models/llama/rotary.py"), PurePosixPath("models/bloom/rotary.py")

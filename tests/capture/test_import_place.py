@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from agent.capture.import_place import ImportPlace
-from agent.importers import loaded_file, takes
+from agent.captured_import import loaded_file, takes
 
 ROOT = Path("/project")
 OPS = ROOT / "shop/ops"
