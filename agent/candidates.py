@@ -230,6 +230,7 @@ class Candidates:
             kernel=Path(began.kernel).stem,
             title=candidate.title,
             hypothesis=proposal.hypothesis,
+            doubts=proposal.doubts,
             comparison=run.comparison,
             subset=run.subset,
             machine=describe(began.environment),

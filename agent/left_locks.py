@@ -16,14 +16,15 @@ _POLL_S = 0.05
 def drop_below(folder: Path) -> None:
     """Remove the locks on all refs of a folder, whose only writer is the caller."""
     for lock in folder.rglob("*.lock"):
-        lock.unlink(missing_ok=True)
+        if lock.is_file():
+            lock.unlink(missing_ok=True)
 
 
 def drop_from(ref: Path) -> None:
     """Remove the lock on a ref that others write, too: one that stays for a while is nobody's."""
     lock = ref.with_name(f"{ref.name}.lock")
     end = time.monotonic() + _ALIVE_S
-    while lock.exists():
+    while lock.is_file():
         if time.monotonic() > end:
             lock.unlink(missing_ok=True)
         time.sleep(_POLL_S)

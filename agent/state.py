@@ -83,6 +83,8 @@ class Row:
     """The lower bound of its improvement over all, by its comparison; 0 where there was none."""
     wrong: tuple[WrongVariant, ...] = ()
     """Of its sweep, those that failed the correctness tests."""
+    doubts: tuple[str, ...] = ()
+    """Of what was kept: what a person should look at in it, `agent.proposers.answer.doubts`."""
 
 
 ATTEMPTS = 3

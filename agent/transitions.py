@@ -340,6 +340,7 @@ def _settle(run: Run, event: Settled) -> Run:
         attempts=run.attempt,
         at_least=run.comparison.overall.low if run.comparison else 0.0,
         wrong=run.wrong,
+        doubts=run.proposal.doubts if verdict.status is Status.KEEP else (),
     )
     after = replace(
         run,

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from agent.assistant.drafts import judged_texts, subject_of
 from agent.errors import UsageError
+from agent.proposers.agenda import OWN_IDEA
 from agent.proposers.draft import Draft, DraftProposer, check_text
 from agent.state import Phase, Run
 from agent.workspace import Workspace
@@ -50,6 +51,11 @@ def handed_over(
     called = tuple(PurePath(name.removeprefix("the ")).name for name in texts)
     if mends:
         assert run.proposal is not None
+        if run.proposal.optimization == OWN_IDEA and not message.strip():
+            raise UsageError(
+                "what was tried before has another text: say what this one does, and why, with "
+                "-m 'WHAT, AND WHY'"
+            )
         return DraftProposer.mending(run.proposal, handed, message, called)
     assert run.offer is not None
     return DraftProposer(run.offer, handed, message, called)

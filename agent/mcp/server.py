@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from typing import Any
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPDeprecationWarning
+from mcp_types import CallToolResult, InputRequiredResult, Tool
 
 from agent import __version__
+from agent.errors import ExitCode
 from agent.mcp import resources, tools
+from agent.mcp.asking import result
 
 INSTRUCTIONS = """\
 tile-agent makes a cuTile or Triton kernel faster: one optimization at a time, each one tested, \
@@ -25,11 +29,40 @@ Each answer says in "do" what comes next. If you lost track, or a call was cut o
 """
 
 
+class Server(MCPServer[Any]):
+    """One whose tools refuse arguments that they do not have: the SDK drops them unseen, and with a
+    limit that is misspelt a run would have none."""
+
+    async def list_tools(self) -> list[Tool]:
+        """The tools; their schemas say that they take nothing else."""
+        closed = {"additionalProperties": False}
+        return [
+            tool.model_copy(update={"input_schema": tool.input_schema | closed})
+            for tool in await super().list_tools()
+        ]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """The answer of a tool; an error where it is given what it does not take."""
+        schemas = {tool.name: tool.input_schema for tool in await self.list_tools()}
+        taken = schemas.get(name, {}).get("properties", {})
+        if name in schemas and (unknown := [each for each in arguments if each not in taken]):
+            return result({"error": _not_taken(name, unknown, taken), "exit_code": ExitCode.USAGE})
+        return await super().call_tool(name, arguments, context)
+
+
+def _not_taken(name: str, unknown: list[str], taken: dict[str, Any]) -> str:
+    near = [word for each in unknown for word in difflib.get_close_matches(each, taken, n=1)]
+    mend = f"did you mean {', '.join(near)}?" if near else f"it takes {', '.join(taken)}"
+    return f"`{name}` has no argument {', '.join(unknown)}, and was not called: {mend}"
+
+
 def make() -> MCPServer[Any]:
     """The server with its tools and resources."""
     # Later protocols send logs on request alone and call them deprecated; many clients show them.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
-    server: MCPServer[Any] = MCPServer(
+    server = Server(
         "tile-agent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
     )
     tools.register(server)

@@ -142,7 +142,7 @@ async def next_step(
 
 async def try_candidate(
     context: Context[Any, Any],
-    hypothesis: Annotated[
+    message: Annotated[
         str | None, Field(description="What you changed and why it should be faster, in a line.")
     ] = None,
     repository: Repository = None,
@@ -174,7 +174,7 @@ async def try_candidate(
     'attempt': mend it and try again, three attempts in all, or give it up by `next` with 'decline'.
     After an interruption it goes on where it was.
     """
-    options: dict[str, Value] = {"message": hypothesis, "run": run}
+    options: dict[str, Value] = {"message": message, "run": run}
     with tempfile.TemporaryDirectory(prefix="tile-agent-draft-") as folder:
         if source is not None:
             options["draft"] = _written(Path(folder) / "draft.py", source)

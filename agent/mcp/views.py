@@ -31,7 +31,8 @@ async def results_of(known: Mapping[str, Any], _folder: Path) -> dict[str, Any]:
 def _row(known: Mapping[str, Any]) -> Row:
     """A row of the table, from its JSON."""
     wrong = tuple(WrongVariant(**each) for each in known.get("wrong", ()))
-    return Row(**{**known, "status": Status(known["status"]), "wrong": wrong})
+    plain = {"status": Status(known["status"]), "doubts": tuple(known.get("doubts", ()))}
+    return Row(**{**known, **plain, "wrong": wrong})
 
 
 async def diff_of(

@@ -29,6 +29,7 @@ def last_attempt(run: Run) -> dict[str, Any] | None:
         "status": verdict.status.value,
         "reason": verdict.reason,
         "correct": run.candidate_correct,
+        "doubts": list(proposal.doubts),
         "sha": run.shown.sha,
         "mismatch": mismatch(failed.reason, failed.detail) if failed else None,
         "account": failed.detail if failed else "",
@@ -65,6 +66,7 @@ def last_attempt_in_words(run: Run) -> list[str]:
             f"  {config.config}: {config.incumbent_ms:.6f} -> {config.candidate_ms:.6f} ms, "
             f"{signed(effect.improvement)} [{signed(effect.low)}, {signed(effect.high)}]"
         )
+    lines += [f"  doubt: {doubt}" for doubt in found["doubts"]]
     lines += [f"  {_in_words(change)}" for change in _code(run)]
     lines += [f"  wrong: {each.title}: {in_brief(each.reason)}" for each in run.wrong]
     return [*lines, *([found["account"]] if found["account"] else [])]

@@ -46,6 +46,11 @@ def notes(run: Run) -> list[str]:
         for row in run.kept
         if row.saves
     ]
+    told += [
+        f"iteration {row.iteration} was kept with a doubt: {doubt}"
+        for row in run.kept
+        for doubt in row.doubts
+    ]
     if run.subset:
         told.append(
             f"iterations compared {run.subset.coverage}, and their figures speak of those: "

@@ -310,20 +310,19 @@ def test_an_iteration_that_was_killed_can_be_dropped_and_the_run_goes_on(
 
 
 def test_an_iteration_whose_try_fails_each_time_can_be_dropped(begun: Path) -> None:
-    """Git refuses to follow the verdict: here a lock that a killed git left behind."""
+    """Git refuses to follow the verdict: there is a ref below the one that it is to write."""
     offered = tile_agent(begun, "next", "--json").json
     Path(offered["file"]).write_text(FASTER)
     (refs,) = (begun / ".git" / "refs" / "tile-agent").iterdir()
-    lock = refs / "best.lock"
-    lock.touch()
+    below = f"refs/tile-agent/{refs.name}/best/below"
+    git(begun, "update-ref", below, "HEAD")
     for _ in range(2):
         end = tile_agent(begun, *TRY)
-        assert end.code == ExitCode.FAULT and "best.lock" in end.json["error"]
+        assert end.code == ExitCode.FAULT and f"'{below}' exists" in end.json["error"]
     branch = git(begun, "rev-parse", offered["branch"])
     answer = tile_agent(begun, "next", "--drop", "git refuses it", "--json").json
     assert (answer["do"], answer["kept"], answer["iteration"]) == ("edit", 0, 2)
     assert git(begun, "rev-parse", offered["branch"]) == branch
-    lock.unlink()
 
 
 def test_what_a_candidate_says_may_be_no_text(begun: Path) -> None:
@@ -395,6 +394,28 @@ def test_a_broken_mask_is_mended_by_what_the_answer_says(begun: Path) -> None:
     assert refs.count("/01-block-size-") == 3
     end = tile_agent(begun, "finish")
     assert "iteration 1 took 3 attempts" in end.out
+
+
+def test_an_idea_of_its_own_that_is_mended_is_told_anew(begun: Path) -> None:
+    """What it was before is not what it is; and a doubt about it is told where it is read."""
+    offered = tile_agent(begun, "next", "--choose", "own-idea", "--json").json
+    draft = Path(offered["file"])
+    draft.write_text(KERNEL.replace("= 256", "= 64"))
+    assert tile_agent(begun, "try", "-m", "more blocks", "--json").json["do"] == "edit"
+    draft.write_text(MENDED.replace("import torch\n", "import copy\n\nimport torch\n"))
+    assert "say what this one does" in refused(tile_agent(begun, "try", "--json"))
+    kept = tile_agent(begun, "try", "-m", "fewer blocks", "--json").json
+    assert (kept["row"]["status"], kept["row"]["optimization"]) == (
+        "keep",
+        "fewer blocks (assistant)",
+    )
+    (doubt,) = kept["attempt"]["doubts"]
+    assert "copy" in doubt and kept["row"]["doubts"] == [doubt]
+    message = git(begun, "log", "-1", "--format=%B", kept["branch"])
+    assert f"fewer blocks\n\nDoubt: {doubt}\n\n+" in message and "more blocks" not in message
+    told = f"iteration 1 was kept with a doubt: {doubt}"
+    assert told in tile_agent(begun, "status", "--json").json["runs"][-1]["notes"]
+    assert "was kept with a doubt" in tile_agent(begun, "report", "--markdown").out
 
 
 def test_what_does_not_compile_comes_back_with_the_whole_message(begun: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_loop(repo: Path) -> None:
 
         source = draft.read_text()
         draft.write_text(source.replace("def double(x):", "def double(x, extra):"))
-        refused = await client.call_tool("try", {"hypothesis": "one more argument"})
+        refused = await client.call_tool("try", {"message": "one more argument"})
         assert refused.is_error
 
         larger = source.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 1024")
@@ -63,7 +63,7 @@ def test_the_loop(repo: Path) -> None:
         assert odd.is_error and "variant-1.py cannot be a candidate" in text_of(odd)
         turn = await call(
             "try",
-            hypothesis="one program instead of four",
+            message="one program instead of four",
             source=smaller.read_text().replace("= 128", "= 64"),
             variants=[str(smaller)],
             variant_sources=[larger],

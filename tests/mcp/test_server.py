@@ -104,6 +104,11 @@ def test_an_error_says_how_to_mend_it(repo: Path, tmp_path: Path) -> None:
             return text_of(result)
 
         inside = {"repository": str(repo)}
+        odd = await refused("begin", kernel="double.py", max_iteration=1, **inside)
+        assert odd.endswith(
+            "no argument max_iteration, and was not called: did you mean max_iterations?"
+        )
+        assert "it takes repository, run" in await refused("finish", fast=True)
         missing = await refused("begin", kernel="nothing.py", **inside)
         assert missing.startswith("nothing.py: no such file; name the Python file")
         assert "`git init`" in await refused("status")
