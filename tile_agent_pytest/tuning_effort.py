@@ -80,6 +80,8 @@ class TuningInLess:
         self._folder, self._first, self._log = folder, first, log
         self._effort = TuningEffort.ROUGH
         self._chosen: list[tuple[Any, Any]] = []
+        self.is_settled = False
+        """Whether nothing is timed, and what was chosen for another call is taken."""
 
     def begin(self, effort: TuningEffort) -> None:
         """A pass begins: what was chosen with another effort is chosen anew when it is needed."""
@@ -102,9 +104,23 @@ class TuningInLess:
             yield
         finally:
             self._effort = effort
-            for tuner, tuning_key in self._chosen[before:]:
-                tuner.cache.pop(tuning_key, None)
-            del self._chosen[before:]
+            self._forget(before)
+
+    @contextlib.contextmanager
+    def settled(self) -> Iterator[None]:
+        """In the block a tuner takes what it chose for another value of its key, without timing:
+        which of its configs it has says nothing of whether results are right."""
+        before, self.is_settled = len(self._chosen), True
+        try:
+            yield
+        finally:
+            self.is_settled = False
+            self._forget(before)
+
+    def _forget(self, before: int) -> None:
+        for tuner, tuning_key in self._chosen[before:]:
+            tuner.cache.pop(tuning_key, None)
+        del self._chosen[before:]
 
     @property
     def is_put_off(self) -> bool:
@@ -133,6 +149,12 @@ class TuningInLess:
         def check(
             tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
         ) -> bool:
+            if self.is_settled:
+                known = [config for config in tuner.cache.values() if config in configs]
+                tuner.cache[tuning_key] = [configs[0], *known][-1]
+                tuner.configs_timings = {}
+                self._chosen.append((tuner, tuning_key))
+                return True
             interpreted = os.environ.get("TRITON_INTERPRET") == "1"
             if self._effort is TuningEffort.WHOLE or interpreted:
                 was_held = check_disk_cache(tuner, tuning_key, configs, bench_fn)

@@ -305,12 +305,15 @@ class PytestSession:
     def _serve_calls(self, request: Message) -> None:
         """Serve a recorded call in another layout; what it raises has been told."""
         if "compile" in request:
-            self._channel.send(self._recorder.compile_first(request["compile"]))
+            with self._tuning.in_less.settled():
+                told = self._recorder.compile_first(request["compile"])
+            self._channel.send(told)
             return
         call, function = self._recorder.laid_out(request)
         self._running = call.nodeid
         try:
-            self._step(call.name, function, rebuilt=True)
+            with self._tuning.in_less.settled():
+                self._step(call.name, function, rebuilt=True)
         except Closed:
             raise
         except BaseException:

@@ -180,6 +180,11 @@ assert len(asked) == count
 held.in_less.begin(TuningEffort.SHORT)
 ct.tune.exhaustive_search([64, 128])
 assert list(held.chosen) == ["test_perf #1"], held.chosen
+count = len(asked)
+with held.in_less.settled():  # in another layout of a call
+    assert ct.tune.exhaustive_search([64, 128]).best.config == 128
+    assert ct.tune.exhaustive_search([8, 16]).best.config == 8
+assert len(asked) == count and list(held.chosen) == ["test_perf #1"]
 """
 
 

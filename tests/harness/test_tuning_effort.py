@@ -105,10 +105,11 @@ seen = []
 for request in json.loads(passes):
     held.in_less.begin(TuningEffort.of(request))
     around = held.in_less.undecided() if request.get("undecided") else nullcontext()
+    around = held.in_less.settled() if request.get("settled") else around
     launched.clear(), measured.clear()
     x = triton.runtime.jit.MockTensor(torch.float32, [1000])
     with around:
-        kernel.scale.run(x, 1000, grid=(1,), warmup=False)
+        kernel.scale.run(x, request.get("n", 1000), grid=(1,), warmup=False)
     assert not held.log.is_tuning
     best = kernel.scale.best_config.kwargs["BLOCK"]
     seen.append({"best": best, "launched": list(launched), "measured": list(measured)})
@@ -246,6 +247,15 @@ def test_what_failed_before_is_not_among_them(folder: Path) -> None:
     passes(folder, TESTED, fail=[128, 512, 1024])
     (found,) = passes(folder, TESTED, text="candidate")
     assert {*found["launched"]} == {2048, 4096}
+
+
+def test_a_call_in_another_layout_takes_what_was_chosen_and_times_nothing(folder: Path) -> None:
+    other = {"n": 500}
+    _, settled, known, later = passes(folder, TESTED, other | {"settled": 1}, TESTED, other)
+    assert settled == known == {"best": 128, "launched": [128], "measured": []}
+    assert {*later["launched"]} == {128, 512, 1024, 2048, 4096}, "nothing was chosen for it"
+    (unknown,) = passes(folder, {"settled": 1}, text="candidate")
+    assert unknown == {"best": 1024, "launched": [1024], "measured": []}, "its first"
 
 
 RECORDED = """

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tile_agent_pytest import since_fork
+from tile_agent_pytest.capture.elsewhere import held_kernels
 from tile_agent_pytest.compiled_ahead_cutile import compile_calls_first
 from tile_agent_pytest.device_functions import device_functions
 from tile_agent_pytest.examining.arrays import as_array, as_tensor, library_of
@@ -90,7 +92,8 @@ class RecordedCall:
 
 
 class CallRecorder:
-    """Keeps the largest call of each kind that is made of functions of a file.
+    """Keeps the largest call of each kind that is made of functions of a file, and of those modules
+    that hold its kernels to launch them.
 
     Args:
         file_name: of the kernel's file, without its folder.
@@ -140,21 +143,17 @@ class CallRecorder:
     def _reachable(self) -> Iterator[tuple[Any, str, str]]:
         """Where a test may find functions of the file: owner and attribute, and what to call it."""
         modules = _modules_below(str(Path.cwd()) + os.sep)
+        own = since_fork.loaded_from(self._file_name)
+        launching = [each for each in modules if own and held_kernels(each, each.__file__, own)]
+        names = {module.__name__ for module in (*own, *launching)}
         of_device = device_functions(modules)
         for module in modules:
             for name, value in list(vars(module).items()):
-                if isinstance(value, types.FunctionType) and self._defines(value):
+                if isinstance(value, types.FunctionType) and value.__module__ in names:
                     if value not in of_device:
                         yield module, name, value.__name__
-                elif _is_operator(value) and self._defines(value):
+                elif _is_operator(value) and value.__module__ in names:
                     yield value, "apply", f"{value.__name__}.apply"
-
-    def _defines(self, value: Any) -> bool:
-        """Whether the file does, whoever decorated it."""
-        file = getattr(sys.modules.get(value.__module__), "__file__", None)
-        if not isinstance(file, str):
-            return False
-        return os.path.basename(file) == self._file_name  # noqa: PTH119 - may be no path at all
 
     def _watched(
         self, function: Callable[..., Any], name: str, running: Callable[[], str]
@@ -193,7 +192,7 @@ class CallRecorder:
             self._kept[kind] = elements, RecordedCall(nodeid, name, function, *kept)
 
 
-def _modules_below(folder: str) -> list[types.ModuleType]:
+def _modules_below(folder: str) -> list[Any]:
     """Those whose file is below it."""
     return [
         module

@@ -36,7 +36,7 @@ from agent.harness.measuring.spent import SpentTime
 from agent.harness.measuring.timing_examiner import BesideAnother, TimingExaminer
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, Stop, TestedCall
-from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.harness.processes.worker_session import Checkout, WorkerSession, can_choose_later
 from agent.launches import ObservedLaunch
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
@@ -304,8 +304,9 @@ class Examiner:
             if disturbed and self._had_calls:
                 self._drop_origin()
                 raise NotKept("the origin's tests fail beside it, which they did not", Status.CRASH)
-            # What tunes itself would be tuned for each other shape.
-            self._calls = () if disturbed or done.chosen else done.calls
+            # What tunes itself in a way of its own would be tuned for each other shape.
+            tunes = bool(done.chosen) and not can_choose_later(origin)
+            self._calls = () if disturbed or tunes else done.calls
             self._had_calls |= bool(self._calls)
         return session
 

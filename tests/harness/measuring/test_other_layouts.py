@@ -370,3 +370,46 @@ def test_an_operator_with_a_gradient_is_called_in_other_layouts(
     outcome = verify(judge, wrong, origin)
     assert isinstance(outcome, Failure)
     assert outcome.reason.startswith("Scale.apply with "), outcome.reason
+
+
+FOLLOWING = KERNEL.index("\n\ndef scale(")
+LAUNCHER = f"""
+import torch
+import triton
+
+from kernel import scale_kernel
+{KERNEL[FOLLOWING:]}"""
+TUNED = """
+@triton.autotune([triton.Config({"BLOCK": 64}, num_warps=n) for n in (1, 2)], key=["columns"])
+@triton.jit
+def"""
+
+
+def kernel_alone(folder: Path, *edits: tuple[str, str]) -> Checkout:
+    """One whose kernel tunes itself and is launched by another file."""
+    text = KERNEL[:FOLLOWING].replace("\n@triton.jit\ndef", TUNED)
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    write(
+        folder,
+        {
+            "kernel.py": f"{text}\n",
+            "launcher.py": LAUNCHER.replace(", BLOCK=block", ""),
+            "test_kernel.py": TESTS.replace("import kernel", "import launcher as kernel"),
+        },
+    )
+    return Checkout(folder, (folder,), "kernel.py")
+
+
+def test_what_another_file_launches_and_what_tunes_itself_is_compared_too(
+    judge: PytestJudge, tmp_path: Path
+) -> None:
+    origin = kernel_alone(tmp_path / "origin")
+    right = kernel_alone(tmp_path / "right", ("x * factor", "factor * x"))
+    outcome = verify(judge, right, origin)
+    assert isinstance(outcome, Verification), outcome
+    assert compared(judge) == {"6 odd", "64 odd", "64 even", "pitch", "spread", "offset"}
+    outcome = verify(judge, kernel_alone(tmp_path / "wrong", *MASKS), origin)
+    assert isinstance(outcome, Failure), compared(judge)
+    assert outcome.reason.startswith("scale with ") and "64" in outcome.reason, outcome.reason
