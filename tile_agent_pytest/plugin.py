@@ -23,6 +23,7 @@ ASIDE = "tile_bench_aside"
 """The property of a test that had something timed which launches no kernel of the file."""
 GUARDS = pytest.StashKey[Guards]()
 """What watches Triton's interpreter in this session."""
+_ON_THE_CPU = pytest.StashKey[bool]()
 
 gate: Gate | None = None
 """Set by a worker while its parent wants to order the samples block by block."""
@@ -69,22 +70,35 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     bench_scripts.add_items(session, items)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before a conftest is imported: those of some projects ask what GPU there is for an option."""
+    options = early_config.known_args_namespace
+    if options.tile_cpu:
+        with contextlib.suppress(pytest.UsageError):  # said where pytest shows it as one
+            _on_the_cpu(early_config, options.tile_cpu_seed)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Before collection: test modules ask for a GPU when they are imported."""
     bench_scripts.collect_no_others(config)
     if config.getoption("--triton-guards") or config.getoption("--triton-repeat"):
         _guard(config)
-    if not config.getoption("--tile-cpu"):
-        return
+    if config.getoption("--tile-cpu") and not config.stash.get(_ON_THE_CPU, False):
+        _on_the_cpu(config, config.getoption("--tile-cpu-seed"))
+
+
+def _on_the_cpu(config: pytest.Config, seed: int) -> None:
     from tile_agent_pytest.tile_cpu.errors import UnsupportedVersion
 
     try:
         from tile_agent_pytest.tile_cpu import TileCpu
 
-        cpu = TileCpu(seed=config.getoption("--tile-cpu-seed"))
+        cpu = TileCpu(seed=seed)
     except UnsupportedVersion as problem:
         raise pytest.UsageError(f"--tile-cpu: {problem}") from problem
     cpu.__enter__()
+    config.stash[_ON_THE_CPU] = True
     config.add_cleanup(lambda: cpu.__exit__(None, None, None))
 
 

@@ -78,7 +78,9 @@ def _run() -> int:
             return _helped(problem)
         return output.failed(_message(problem), ExitCode.USAGE)
     except (Interrupted, typer.Abort) as end:
-        return output.failed(str(end) or "interrupted; nothing is lost", ExitCode.STOPPED)
+        told = output.is_json() and output.knows("run")  # others have read it line by line
+        how = ": `tile-agent status --json` says how to go on" if told else ""
+        return output.failed(str(end) or f"interrupted; nothing is lost{how}", ExitCode.STOPPED)
     except BaselineOutrun as problem:
         return output.failed(str(problem), ExitCode.STOPPED)
     except UsageError as problem:

@@ -60,6 +60,11 @@ def remember(**facts: str) -> None:
     _context.update(facts)
 
 
+def knows(fact: str) -> bool:
+    """Whether it is remembered."""
+    return fact in _context
+
+
 def forget() -> None:
     """What was remembered is not so any more: the run has been taken back."""
     _context.clear()

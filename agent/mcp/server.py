@@ -29,7 +29,7 @@ Each answer says in "do" what comes next. If you lost track, or a call was cut o
 """
 
 
-class Server(MCPServer[Any]):
+class StrictServer(MCPServer[Any]):
     """One whose tools refuse arguments that they do not have: the SDK drops them unseen, and with a
     limit that is misspelt a run would have none."""
 
@@ -62,7 +62,7 @@ def make() -> MCPServer[Any]:
     """The server with its tools and resources."""
     # Later protocols send logs on request alone and call them deprecated; many clients show them.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
-    server = Server(
+    server = StrictServer(
         "tile-agent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
     )
     tools.register(server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -141,3 +142,22 @@ def test_a_try_that_hands_over_the_same_once_more_has_left_nothing_out(
     assert (again["resumed"], again["unjudged"]) == (True, None)
     end = tile_agent(aside, *TRY[:-1], "--draft", str(other))
     assert "what is handed over now was not judged" in end.out
+
+
+def test_what_is_interrupted_says_how_to_go_on(begun: Path) -> None:
+    """An assistant may know nothing of the run any more."""
+    draft = Path(tile_agent(begun, "next", "--choose", "block-size", "--json").json["file"])
+    draft.write_text(FASTER)
+    with subprocess.Popen(
+        command(*TRY), cwd=begun, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        while "[ 1] try" not in (line := process.stderr.readline()):
+            assert line
+        process.terminate()
+        said, _ = process.communicate()
+    assert process.returncode == ExitCode.STOPPED
+    error = json.loads(said)["error"]
+    assert error == "interrupted; nothing is lost: `tile-agent status --json` says how to go on"
+    (known,) = tile_agent(begun, "status", "--json").json["runs"]
+    assert shlex.split(known["next"])[:2] == ["tile-agent", "try"]

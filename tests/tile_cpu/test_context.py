@@ -204,6 +204,22 @@ def test_the_examples_pass_with_the_option_and_time_nothing() -> None:
 # --- promotion -----------------------------------------------------------------------------------
 
 
+def test_a_conftest_may_ask_what_gpu_there_is_for_an_option(tmp_path: Path) -> None:
+    """As that of TileGym does."""
+    (tmp_path / "conftest.py").write_text(
+        "import torch\n\ndef pytest_addoption(parser):\n"
+        "    parser.addoption('--arch', default=f'sm{torch.cuda.get_device_capability()[0]}0')\n"
+    )
+    (tmp_path / "test_arch.py").write_text(
+        "def test_arch(request):\n    assert request.config.getoption('--arch') == 'sm90'\n"
+    )
+    command = ["pytest", "--tile-cpu", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [warm_interpreter(), "-m", *command], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_promotion_is_that_of_cuda_tile() -> None:
     from cuda.tile._datatype import _promote_dtypes
 

@@ -17,6 +17,7 @@ from agent.harness.processes.results import ExaminedCall
 from agent.harness.processes.worker_session import WorkerSession
 from agent.measuring.decision import Status
 from agent.measuring.differences import LIBRARY_OPERATORS, ResultDifference, ResultFault
+from tile_agent_pytest.examining.inputs import FACTOR, SPECIAL_SCALES
 
 OwnDifferences = dict[str, ResultDifference]
 """How the results of the origin differ from themselves, by their names."""
@@ -35,6 +36,11 @@ class Allowance:
 
 
 AS_PRECISE = Allowance()
+OTHER_VALUES = (
+    f"its inputs are the test's, moved on, some of them times {FACTOR:g}, and now and then a row "
+    f"times {' or '.join(f'{scale:g}' for scale in SPECIAL_SCALES)}"
+)
+"""What may be large, or zero, where a result is not finite: see the worker's `Inputs`."""
 REPEATS = 4
 """More calls of an origin that differs from itself: of two one cannot tell by how much."""
 JITTERS = (1, 2, 3, 4)
@@ -125,7 +131,8 @@ class ResultCheck:
         for difference in found:
             fault = difference.fault(own.get(difference.name), self.allowance.rounding)
             if fault is ResultFault.WRONG:
-                raise NotKept(f"{where}: not the origin's result: {difference}")
+                values = f"; {OTHER_VALUES}" if difference.misplaced else ""
+                raise NotKept(f"{where}: not the origin's result: {difference}{values}")
             if fault is ResultFault.IMPRECISE and not self.allowance.anything:
                 raise NotKept(
                     f"{where}: less precise than the origin: {difference}; "

@@ -42,6 +42,8 @@ class TileIrHints(Advice):
 
     def fits(self, subject: Subject) -> str:
         """A kernel that neither works in place nor waits, on a GPU that Tile IR is made for."""
+        if subject.hardware.interpreted:
+            raise NotApplicable("Triton's interpreter has no Tile IR: it takes a GPU of sm_100")
         if subject.hardware.sm and subject.hardware.sm not in TILE_IR:
             raise NotApplicable(
                 f"sm_{subject.hardware.sm} is not what Triton's Tile IR is made for"
