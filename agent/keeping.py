@@ -13,7 +13,7 @@ from agent.harness.measuring.held_twice import compare_what_fits
 from agent.harness.measuring.judge import Judge, wrong_as_timed
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.journal import without_secrets
-from agent.measuring.decision import Gain, Status, Verdict, slower_configs
+from agent.measuring.decision import Gain, Status, Verdict, percent, slower_configs
 from agent.measuring.measurement import Failure
 from agent.measuring.subset import Subset, of_names
 from agent.state import Run, decided
@@ -35,8 +35,9 @@ def confirmed(
         deadline: of the iteration. The tests have half of its whole time in any case: what is
             right would be lost to the clock.
     """
-    measured = replace(measured, verdict=decided(run, measured.comparison))
-    if measured.verdict is None or measured.verdict.status is not Status.KEEP:
+    verdict = decided(run, measured.comparison)
+    measured = replace(measured, verdict=verdict)
+    if verdict.status is not Status.KEEP:
         return measured
     tested_by = max(deadline, deadline_in(run.options.iteration_timeout_s / 2))
     if wrong := wrong_as_timed(judge, arms[1], tested_by):
@@ -57,7 +58,10 @@ def confirmed(
     if slower := _slower(run, found):
         reason = f"{next(iter(slower.values()))}; the comparison had left it out"
         return replace(found, verdict=Verdict(Status.REVERT, Gain.NONE, reason))
-    return found
+    count = len(outcome.configs)
+    which = f"none of {count} others is" if count > 1 else "another is not"
+    told = f"{which} slower by more than {percent(run.options.rules.regression)}"
+    return replace(found, verdict=replace(verdict, reason=f"{verdict.reason}; {told}"))
 
 
 def _slower(run: Run, measured: Measured) -> dict[str, str]:

@@ -104,6 +104,7 @@ def test_what_is_slower_elsewhere_has_to_be_so_twice(tmp_path: Path) -> None:
     judge = SlowerOnce()
     run, _ = judged(tmp_path, judge, TWICE_AS_FAST)
     assert (run.rows[1].status, judge.elsewhere) == (Status.KEEP, 2)
+    assert run.rows[1].reason.endswith("; another is not slower by more than 2.0 %")
     assert ("c1",) in judge.compared_on
     assert run.elsewhere_since_origin["c1"].improvement > 0  # what was refuted is not added up
 

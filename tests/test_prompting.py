@@ -27,6 +27,7 @@ VARIABLES: dict[str, Any] = {
     "kernel": "softmax",
     "title": "block size (BLOCK=256)",
     "hypothesis": "fewer trips to memory",
+    "doubts": (),
     "comparison": comparison(0.1, noise=0.0),
     "subset": None,
     "machine": MACHINE,
@@ -53,6 +54,11 @@ def test_the_message_of_a_commit() -> None:
 def test_a_commit_says_which_configs_were_not_compared() -> None:
     text = render("commit_message.j2", **VARIABLES | {"subset": Subset(("t",), ("c",), ("d", "e"))})
     assert "(+10.0 %)\n  1 of 3 configs; not compared: d, e\n\nMeasured on" in text
+
+
+def test_a_commit_says_what_is_doubted_in_it() -> None:
+    text = render("commit_message.j2", **VARIABLES | {"doubts": ("`n` is not read", "os is new")})
+    assert "memory\n\nDoubt: `n` is not read\nDoubt: os is new\n\n+10.0 %" in text
 
 
 @pytest.mark.parametrize("missing", VARIABLES)

@@ -35,6 +35,7 @@ def last_attempt(run: Run) -> dict[str, Any] | None:
         "account": failed.detail if failed else "",
         "overall": to_json(found.overall) if found else None,
         "configs": to_json(found.configs) if found else [],
+        "elsewhere": to_json(run.elsewhere.configs) if run.elsewhere else [],
         "code": to_json(_code(run)),
         "variants": [
             {"title": each.title, "sha": each.sha, **_look(run.looked_at.get(each.sha))}
