@@ -363,7 +363,10 @@ class Request:
     ] = None
     branch: Annotated[
         str | None,
-        Option("Name of the branch; the first free tile-agent/<kernel>-<date> when left out."),
+        Option(
+            "Name of the branch; the first free tile-agent/<kernel>-<date> when left out, unless "
+            "a run on one of them can go on: that is said then."
+        ),
     ] = None
     options: Annotated[Options, Panel()] = field(default_factory=Options)
     python: Annotated[str, PYTHON] = sys.executable

@@ -55,7 +55,7 @@ def branch_of(workspace: Workspace, request: Request, kernel: str) -> str:
     like = re.compile(rf"{re.escape(usual)}(-\d+)?")
     for _, run in runs_on(workspace.repository, kernel):
         branch = run.started.branch if run.started and run.phase is not Phase.DONE else ""
-        if like.fullmatch(branch):
+        if like.fullmatch(branch) and not is_abandoned(workspace.repository, run):
             return branch
     return workspace.free_branch(usual)
 
@@ -75,7 +75,8 @@ def unfinished(workspace: Workspace, kernel: str, branch: str) -> str:
     if not workspace.has_branch(branch):
         return ""
     for name, run in runs_on(workspace.repository, kernel):
-        if run.phase is not Phase.DONE and run.started and run.started.branch == branch:
+        is_its_own = run.started and run.started.branch == branch
+        if run.phase is not Phase.DONE and is_its_own and not taken_by(workspace.repository, run):
             led = ASSISTANT in run.options.proposers
             how = f"`tile-agent {'status' if led else 'resume'} {name}`{' says how' if led else ''}"
             return (
@@ -88,10 +89,33 @@ def unfinished(workspace: Workspace, kernel: str, branch: str) -> str:
 
 def is_abandoned(repository: Repository, run: Run) -> bool:
     """Whether a run that is not done has lost its branch, which is there when it begins."""
-    started = run.started
-    if started is None or run.phase is Phase.DONE:
+    if run.started is None or run.phase is Phase.DONE:
         return False
-    return not Workspace(repository, started.run_id).has_branch(started.branch)
+    return has_lost_branch(repository, run)
+
+
+def has_lost_branch(repository: Repository, run: Run) -> bool:
+    """Whether the branch of a run was deleted, whoever has one of that name now."""
+    started = run.started
+    if started is None:
+        return False
+    is_there = Workspace(repository, started.run_id).has_branch(started.branch)
+    return not is_there or bool(taken_by(repository, run))
+
+
+def taken_by(repository: Repository, run: Run) -> str:
+    """The latest run that made a branch of the same name since: a run makes one that is not there,
+    so that this one's was gone. Empty where none did."""
+    assert run.started is not None
+    later = ""
+    for path in journals(repository):
+        with suppress(JournalError, TransitionError):
+            other = replay([line.event for line in read(path)[:1]]).started
+            if other is None or other.branch != run.started.branch:
+                continue
+            if other.began_at_s > run.started.began_at_s:
+                later = other.run_id
+    return later
 
 
 def slug(kernel: Path) -> str:

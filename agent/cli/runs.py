@@ -61,7 +61,7 @@ def resume(
     from agent.assistant.turn import is_led, pending
     from agent.report.result import next_command
     from agent.repository import Repository
-    from agent.runs import is_abandoned
+    from agent.runs import is_abandoned, taken_by
     from agent.session import reopened
 
     repository = Repository.open(Path.cwd())
@@ -72,10 +72,12 @@ def resume(
                 f"an assistant leads this run: {next_command(state, pending(state)[0])}"
             )
         if is_abandoned(repository, state):
+            other, branch = taken_by(repository, state), session.branch
+            back = f": the branch comes back by `git branch {branch} {state.incumbent_sha[:12]}`"
             output.progress(
-                f"note       branch {session.branch} is gone, and what is kept goes to "
-                f"refs/tile-agent/{session.workspace.run_id}/best: the branch comes back by "
-                f"`git branch {session.branch} {state.incumbent_sha[:12]}`"
+                f"note       branch {branch} is {f'that of {other} now' if other else 'gone'}, and "
+                f"what is kept goes to refs/tile-agent/{session.workspace.run_id}/best"
+                f"{'' if other else back}"
             )
         output.progress(f"resuming {session.workspace.run_id} in iteration {state.iteration}")
         _drive(session, state, journal)

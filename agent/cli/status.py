@@ -19,6 +19,7 @@ from agent.errors import UsageError
 
 if TYPE_CHECKING:
     from agent.repository import Repository
+    from agent.state import Run
 
 STOP_TIMEOUT_S = 60.0
 _IN_SHORT = (
@@ -122,7 +123,7 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
     from agent.errors import JournalError, TransitionError
     from agent.journal import read, replay
     from agent.report.result import iteration_of, next_command, to_result
-    from agent.runs import is_abandoned, runs_folder
+    from agent.runs import has_lost_branch, is_abandoned, runs_folder, taken_by
 
     path = runs_folder(repository) / name / "journal.jsonl"
     try:
@@ -138,6 +139,10 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
         command = f"wait, or tile-agent stop {name}"
     elif done and state.started:
         command = next_command(state, "done")
+        if state.kept and has_lost_branch(repository, state):
+            branch, best = state.started.branch, f"refs/tile-agent/{name}/best"
+            command = f"git log -p {state.started.origin_sha[:12]}..{best}"
+            why = f"{_gone(repository, state)}: `git branch NEW {best}` makes another"
     elif state.started and is_led(state):
         standing = "waiting for the assistant"
         do, why = pending(state)
@@ -146,7 +151,8 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
         branch, kernel = state.started.branch, shlex.quote(state.started.kernel)
         standing, command = "abandoned", f"tile-agent run --kernel {kernel}"
         back = f"git branch {branch} {state.incumbent_sha[:12]} && tile-agent resume {name}"
-        why = f"its branch {branch} is gone; `{back}` goes on with it"
+        how = f"tile-agent resume {name}" if taken_by(repository, state) else back
+        why = f"{_gone(repository, state)}; `{how}` goes on with it"
     elif state.started and not done:
         why = f"`git branch -D {state.started.branch}` abandons it"
     summary = f"{standing}, iteration {iteration_of(state)}, {len(state.kept)} kept"
@@ -158,6 +164,14 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
         "reason": why,
         "summary": f"{summary}; {why}" if why else summary,
     }
+
+
+def _gone(repository: Repository, run: Run) -> str:
+    from agent.runs import taken_by
+
+    assert run.started is not None
+    other = taken_by(repository, run)
+    return f"its branch {run.started.branch} is {f'that of {other} now' if other else 'gone'}"
 
 
 def _ended(repository: Repository, name: str) -> bool:

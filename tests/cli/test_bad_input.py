@@ -233,6 +233,43 @@ def test_a_run_without_its_branch_is_abandoned(repo: Path) -> None:
     assert run["summary"].endswith("; `git branch -D gone` abandons it")
 
 
+def test_a_branch_that_another_run_made_anew_is_nobody_elses(repo: Path) -> None:
+    """Whoever was told to delete it would lose what the other has kept."""
+    usual = usual_branch(Path("double.py"))
+    for number, name in enumerate(("first", "second")):
+        (repo / "sandbox" / "runs" / name).mkdir(parents=True)
+        journal = Journal(repo / "sandbox" / "runs" / name / "journal.jsonl")
+        began_at_s = STARTED.began_at_s + number
+        started = replace(STARTED, run_id=name, kernel="double.py", branch=usual)
+        journal.append(replace(started, began_at_s=began_at_s, options=Options()))
+        journal.close()
+    git(repo, "branch", usual)
+    first, second = tile_agent(repo, "status", "--json").json["runs"]
+    assert (first["standing"], second["standing"]) == ("abandoned", "interrupted")
+    assert first["reason"] == (
+        f"its branch {usual} is that of second now; `tile-agent resume first` goes on with it"
+    )
+    said = f"branch {usual} is that of run second, which is not done"
+    refused(repo, "--kernel", "double.py", saying=said, json=False)
+    git(repo, "branch", "-D", usual)
+    states = [run["reason"] for run in tile_agent(repo, "status", "--json").json["runs"]]
+    assert "is that of second now" in states[0] and f"git branch {usual} " in states[1]
+
+
+def test_what_a_run_kept_is_found_without_its_branch(repo: Path) -> None:
+    end = tile_agent(
+        repo, "run", "--kernel", "double.py", "--only", "block-size", "--max-iterations", "1",
+        "--json",
+    )  # fmt: skip
+    assert len(end.json["rows"]) == 2, end.err
+    git(repo, "branch", "-D", end.json["branch"])
+    (run,) = tile_agent(repo, "status", "--json").json["runs"]
+    best = f"refs/tile-agent/{run['run']}/best"
+    assert run["next"].endswith(f"..{best}")
+    assert git(repo, *run["next"].split()[1:])
+    assert run["reason"].endswith(f"is gone: `git branch NEW {best}` makes another")
+
+
 @pytest.mark.parametrize("name", ["nb.ipynb", "never/nb.ipynb"])
 def test_a_notebook(repo: Path, name: str) -> None:
     write(repo, {"nb.ipynb": "{}"})
