@@ -207,7 +207,8 @@ def edit_the_draft(repo: Path) -> None:
 
 def journals(repo: Path) -> set[Path]:
     """Of the runs that have begun."""
-    return set((repo / "sandbox" / "runs").glob("*/journal.jsonl"))
+    found = (repo / "sandbox" / "runs").glob("*/journal.jsonl")
+    return {path for path in found if path.stat().st_size}  # none has begun with an empty one
 
 
 # --- the tests ----------------------------------------------------------------------------------
