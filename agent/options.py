@@ -45,6 +45,8 @@ class ValueForm(StrEnum):
     """A command line, which is split as a shell would split it."""
     FOLDER = "folder"
     """A path, which is made absolute."""
+    PROGRAM = "program"
+    """One that is found by its name, or a path, which is made absolute."""
     PLAYBOOK_FIRST = "playbook first"
     """Whether the playbook comes before the assistant."""
 
@@ -88,7 +90,9 @@ BENCH = Option(
     "times with functions that are known, or FILE::REPORT, a function under perf_report."
 )
 PYTHON = Option(
-    "Interpreter with torch and pytest that runs the tests.", shown_default="that of tile-agent"
+    "Interpreter with torch and pytest that runs the tests.",
+    shown_default="that of tile-agent",
+    form=ValueForm.PROGRAM,
 )
 TESTS = Option("Test file or node id. Found when left out.")
 SANDBOX = Option(

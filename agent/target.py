@@ -297,7 +297,7 @@ def _found(
         through = importers.through(kernel, tests, first=leading_to_kernels(tree, kernel))
         if not (found or through):
             through = importers.through(kernel, tests, far=True)
-        found = sorted({*found, *through}) or [test for test in tests if named(test)]
+        found = sorted({*found, *through})
     _check_unchanged(path for path in tree.changes if path in found or named(path))
     if needed and not found:
         none = f"no committed test imports {kernel}, or a module that does, or is called"

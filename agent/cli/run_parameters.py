@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.cli import completion, output
-from agent.cli.shared_options import SEVERAL, DryRun, Json, Quiet, Yes
+from agent.cli.shared_options import SEVERAL, DryRun, Json, Quiet, Yes, from_anywhere
 from agent.errors import UsageError
 from agent.options import ASSISTANT, KERNEL, PLAYBOOK, PROPOSERS, Request, ValueForm
 from agent.settings import Setting, as_words, filled, settings, signed
@@ -126,6 +126,8 @@ def value(setting: Setting, given: Any) -> Any:
             return words(setting.flag, given)
         case ValueForm.FOLDER:
             return str(given.absolute()) if given else ""
+        case ValueForm.PROGRAM:
+            return from_anywhere(given)
         case ValueForm.PLAYBOOK_FIRST:
             return (PLAYBOOK, ASSISTANT) if given else (ASSISTANT,)
         case ValueForm.AS_IT_IS:

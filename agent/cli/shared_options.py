@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -22,12 +23,21 @@ from agent.options import (
 
 SEVERAL = "may be given several times"
 
+
+def from_anywhere(program: str) -> str:
+    """A program as any directory finds it; a link stays one, as in an environment of Python's."""
+    return os.path.abspath(program) if os.sep in program else program  # noqa: PTH100 - see above
+
+
 Kernel = Annotated[Path, typer.Option(help=KERNEL.help, autocompletion=completion.kernels)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the result and errors, and no progress.")
 ]
-Python = Annotated[str, typer.Option(help=PYTHON.help, show_default=PYTHON.shown_default)]
+Python = Annotated[
+    str,
+    typer.Option(help=PYTHON.help, show_default=PYTHON.shown_default, callback=from_anywhere),
+]
 Tests = Annotated[list[str] | None, typer.Option(help=TESTS.told(SEVERAL))]
 Benches = Annotated[list[str] | None, typer.Option("--bench", help=BENCH.told(SEVERAL))]
 Sandboxed = Annotated[Sandbox, typer.Option("--sandbox", help=SANDBOX.help)]

@@ -10,8 +10,9 @@ import pytest
 from agent.environment import probe
 from agent.errors import ExitCode
 from tests.support.evidence import CUTILE, TEST, TRITON
-from tests.support.project import Outcome, tile_agent
+from tests.support.project import COUNTED, Outcome, tile_agent
 from tests.support.repo import git, isolate, make_repo, snapshot, write
+from tests.support.warm_python import warm_interpreter
 
 ENVIRONMENT = probe()
 triton = pytest.mark.skipif(
@@ -225,3 +226,13 @@ def test_bad_input(tmp_path: Path, arguments: tuple[str, ...], said: str) -> Non
     assert end.code == ExitCode.USAGE
     assert said in end.err
     assert end.err.count("\n") == 1
+
+
+@pytest.mark.full
+def test_an_interpreter_is_found_from_where_the_command_is_given(tmp_path: Path) -> None:
+    """The tests run in a worktree, from which another path would lead to it."""
+    repo = make_repo(tmp_path, COUNTED | {"bin/notes.txt": ""})
+    (repo / "bin" / "python").symlink_to(warm_interpreter())
+    end = tile_agent(repo / "bin", "explain", "--kernel", "../double.py", "--python", "./python")
+    assert end.code == 0, end.err
+    assert "double_kernel(" in end.out

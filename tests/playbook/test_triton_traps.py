@@ -931,7 +931,7 @@ def test_a_score_that_is_scaled_again_in_a_branch_is_not_folded_twice(
 def test_an_exponent_that_is_scaled_in_place_or_a_scale_itself_is_left_alone(line: str) -> None:
     said = refusal("folded-exp2", SOFTCAP.replace("{line}", line))
     given = line.removeprefix("score = ")
-    assert f"line 13 of softmax_kernel gives `{given}`, of which one is computed" in said
+    assert f"line 13 of softmax_kernel gives `{given}`: an exponent is computed of it" in said
 
 
 @pytest.mark.parametrize(
@@ -1020,6 +1020,18 @@ def test_a_kernel_computes_no_warps_by_another_min() -> None:
     for own in ("from torch import min", "def max(x):\n    return x"):
         changed = elsewhere.replace("import triton\n", f"{own}\nimport triton\n", 1)
         assert "is a name of the file's own" in refusal("warps-by-row", changed)
+
+
+def test_rows_are_held_where_the_number_of_blocks_has_a_name(tmp_path: Path) -> None:
+    """As in a public divergence of two rows."""
+    old = playbook.get("row-in-registers").before.replace(
+        "for start in range(0, n_cols, BLOCK):\n        cols = start +",
+        "for part in range(0, parts):\n        cols = part * BLOCK +",
+    )
+    old = old.replace("program_id(0)\n", "program_id(0)\n    parts = tl.cdiv(n_cols, BLOCK)\n", 1)
+    new = apply("row-in-registers", old)
+    assert new.count("range(0, ROW // BLOCK)") == 2
+    agree("l2_normalize", SHARED, old, new, tmp_path)
 
 
 def test_rows_hold_what_passes_share() -> None:

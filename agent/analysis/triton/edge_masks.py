@@ -46,6 +46,8 @@ def _of_mask(subject: Subject, kernel: Kernel, loop: cst.For, call: cst.Call) ->
         raise NotApplicable(f"{at} does more than to mask a tile by a number")
     if asked := asked_in(source, loop, line):
         raise NotApplicable(f"{at} is masked under a condition already, that of line {asked}")
+    if not TRITON.has_dot(source, kernel):
+        raise NotApplicable(f"{at} masks no product")
     if _kind(source, kernel, form.kept, frozenset()) != "product":
         raise NotApplicable(f"{at} masks what may be no product in 32 bits")
     mask = positional(call)[0]

@@ -341,7 +341,10 @@ class Exponents:
     def _refusal(self, node: cst.CSTNode) -> NotApplicable:
         line, code = self.source.line(node), self.source.code(node)
         where = f"line {line} of {self.kernel.name}"
-        return NotApplicable(f"{LOOKED_FOR}, and {where} gives `{code}`, of which one is computed")
+        return NotApplicable(
+            f"{LOOKED_FOR}, and {where} gives `{code}`: an exponent is computed of it, and no "
+            "scale can be followed into it"
+        )
 
 
 def _assigning(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:

@@ -42,10 +42,11 @@ from agent.analysis.triton.wrapped import decorated
 from agent.errors import UsageError
 from agent.syntax import Function, Source, argument, descendants, names_in
 
-RESHAPED = frozenset(
-    ("to", "cast", "reshape", "view", "ravel", "trans", "permute", "broadcast_to", "expand_dims")
-)
-"""What gives the same elements in another form."""
+RESHAPED = frozenset({
+    "to", "cast", "reshape", "view", "ravel", "trans", "permute", "broadcast_to", "expand_dims",
+    "multiple_of", "max_contiguous", "max_constancy",
+})  # fmt: skip
+"""What gives the same elements, in another form or with something said of them."""
 
 
 class Kind(StrEnum):
@@ -196,7 +197,7 @@ class _KindQuestions:
             found += [self._line(call, "a reduction that is stored") for call in calls]
             if store.operation.startswith(("atomic_add", "atomic_max", "atomic_min")):
                 found.append(self._line(store.call, "accumulates over blocks"))
-        found += [self._line(loop, "a sum over a loop") for loop in self._accumulations()]
+        found += [self._line(each, "gathered over a loop") for each in self._accumulations()]
         return (Kind.REDUCTION, list(dict.fromkeys(found))) if found else None
 
     def unseen(self, only: Callable[[cst.Call], bool] = lambda _: True) -> _Found:
@@ -358,8 +359,7 @@ class _KindQuestions:
         )
 
     def _line(self, node: cst.CSTNode, text: str) -> str:
-        code = self.source.code(node)
-        shown = code if len(code) <= 60 else f"{code[:57]}..."
+        shown = code if len(code := self.source.code(node)) <= 60 else f"{code[:57]}..."
         return f"line {self.source.line(node)}: {text}: `{shown}`"
 
 

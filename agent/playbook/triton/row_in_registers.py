@@ -164,8 +164,9 @@ class Passes:
     """The integers that set it; none where the host computes it."""
     length: str
     """The parameter that says how long the row is."""
-    bounds: tuple[cst.BaseExpression, ...]
-    """Where each loop says it: `n_cols`, or `tl.cdiv(n_cols, BLOCK)`."""
+    bounds: tuple[tuple[cst.BaseExpression, bool], ...]
+    """Where each loop says it, and whether as a number of blocks: `n_cols`, or
+    `tl.cdiv(n_cols, BLOCK)`, perhaps by a name."""
 
 
 def _passes(source: Source, kernel: Kernel) -> Passes:
@@ -179,7 +180,7 @@ def _passes(source: Source, kernel: Kernel) -> Passes:
             f"looks for two or more loops that pass over one row, and {kernel.name} has {there}"
         )
     found = [_bound(source, kernel, loop) for loop in loops]
-    lengths = {(length, block) for length, block, _ in found}
+    lengths = {(length, block) for length, block, *_ in found}
     if len(lengths) > 1:
         raise NotApplicable(f"the loops of {kernel.name} step through different rows")
     ((length, block),) = lengths
@@ -188,7 +189,9 @@ def _passes(source: Source, kernel: Kernel) -> Passes:
     may_grow, names, literals = _tile(source, kernel, block)
     if not may_grow:
         raise NotApplicable(f"an access of {kernel.name} has no mask, so {block} cannot grow")
-    return Passes(kernel, block, names, literals, length, tuple(bound for *_, bound in found))
+    return Passes(
+        kernel, block, names, literals, length, tuple((b, counts) for *_, b, counts in found)
+    )
 
 
 def _tile(
@@ -209,22 +212,26 @@ def _tile(
     return tile.changes.may_grow, names, (tile,)
 
 
-def _bound(source: Source, kernel: Kernel, loop: cst.For) -> tuple[str, str, cst.BaseExpression]:
-    """Length, block and bound of `range(0, n, BLOCK)` or `range(tl.cdiv(n, BLOCK))`."""
+def _bound(
+    source: Source, kernel: Kernel, loop: cst.For
+) -> tuple[str, str, cst.BaseExpression, bool]:
+    """Length, block and bound of `range(0, n, BLOCK)` or `range(tl.cdiv(n, BLOCK))`, and whether
+    the bound is a number of blocks."""
     given = positional(loop.iter) if isinstance(loop.iter, cst.Call) else ()
     if isinstance(loop.iter, cst.Call) and source.name(loop.iter.func) in RANGES:
         start = source.code(value_of(source, given[0])) if len(given) > 1 else "0"
         bound = given[min(len(given), 2) - 1]
+        counted, counts = value_of(source, bound), False
         if start == "0" and len(given) == 3:
             found = source.code(bound), source.code(given[2])
-        elif start == "0" and _is_cdiv(source, bound):
-            of, by = (source.code(a.value) for a in cst.ensure_type(bound, cst.Call).args)
+        elif counts := start == "0" and _is_cdiv(source, counted):
+            of, by = (source.code(a.value) for a in cst.ensure_type(counted, cst.Call).args)
             found = of, by
         else:
             found = "", ""
         length, block = found
         if belongs_to(kernel, length) and block in kernel.constants:
-            return length, block, bound
+            return length, block, bound, counts
     line = source.line(loop)
     raise NotApplicable(f"the loop at line {line} does not step through a row by blocks")
 
@@ -253,8 +260,8 @@ def _held(source: Source, passes: Passes, elements: int) -> dict[cst.CSTNode, Ed
     row = unused(kernel, "ROW")
     constexpr = f"{language(source, kernel)}.constexpr"
     edits = with_parameters(source, kernel, [f"{row}: {constexpr}"], default="None")
-    for bound in passes.bounds:
-        text = f"{row} // {block}" if isinstance(bound, cst.Call) else row
+    for bound, counts in passes.bounds:
+        text = f"{row} // {block}" if counts else row
         edits[bound] = writing(text)
     triton = triton_module(source, kernel)
     for launch in launches_in_sight(source, kernel):
