@@ -266,6 +266,9 @@ def test_without_a_gpu_only_source_and_compiler_speak() -> None:
     found = diagnose(replace(facts, results=(narrow,)))
     assert found.cause is Cause.LOCALITY
     assert found.evidence[0] == ("compiled: softmax: 32 of 32 global loads move less than 64 bits")
+    copies = replace(narrow.instructions, async_widths={128: 32})  # wide ones, beside the threads
+    found = diagnose(replace(facts, results=(replace(FULL, instructions=copies),)))
+    assert found.cause is Cause.MEMORY
 
 
 def test_a_gpu_that_the_table_lacks_has_no_roof() -> None:

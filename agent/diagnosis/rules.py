@@ -157,13 +157,13 @@ def _low_occupancy(view: View) -> Observation | None:
 def _narrow(view: View) -> Observation | None:
     def narrow(artifact: Artifact) -> bool:
         mix = artifact.instructions
-        return any(_is_narrow(widths) for widths in (mix.global_loads, mix.global_stores))
+        return any(_is_narrow(widths) for widths in (mix.load_widths, mix.global_stores))
 
     for name, artifact in _all(view, narrow):
         mix = artifact.instructions
         parts = [
             f"{_below(widths)} of {sum(widths.values())} global {what}"
-            for what, widths in (("loads", mix.global_loads), ("stores", mix.global_stores))
+            for what, widths in (("loads", mix.load_widths), ("stores", mix.global_stores))
             if _is_narrow(widths)
         ]
         line = f"compiled: {name}: {' and '.join(parts)} move less than {WIDE_BITS} bits"

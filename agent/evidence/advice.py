@@ -91,7 +91,7 @@ def _memory(artifact: Artifact) -> Iterator[str]:
         if mend := next((mend for start, mend in _TMA_MENDS if reason.startswith(start)), ""):
             yield f"no TMA at line {_listed(lines)}: {mend}"
     for what, widths in (
-        ("loads", artifact.instructions.global_loads),
+        ("loads", artifact.instructions.load_widths),
         ("stores", artifact.instructions.global_stores),
     ):
         narrow = sum(n for bits, n in widths.items() if bits < WIDE_BITS)

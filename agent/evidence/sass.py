@@ -19,7 +19,7 @@ _TENSOR = re.compile(r"(?:HG|IG|BG|QG|DG|H|I|B|Q|O|D)MMA(?:$|\.)|UTC\w*MMA")
 _TMA = re.compile(r"UTMA(?:LDG|STG|REDG)|UBLKCP|UBLKRED")
 _WIDTHS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128, "256": 256}
 _FLOAT = re.compile(r"[FHD](?:FMA|ADD|MUL)2?(?:$|\.)")
-_ACCESSES = {"LDG": "global loads", "STG": "global stores"}
+_ACCESSES = ("LDG", "STG", "LDGSTS")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class InstructionMix:
     """Copies by the tensor memory accelerator: UTMALDG, UTMASTG."""
     async_copies: int = 0
     """LDGSTS, `cp.async`: from global to shared memory beside the threads."""
+    async_widths: Mapping[int, int] = field(default_factory=dict)
+    """Bits that one thread copies so -> how many."""
     global_loads: Mapping[int, int] = field(default_factory=dict)
     """Bits that one thread moves -> how many."""
     global_stores: Mapping[int, int] = field(default_factory=dict)
@@ -48,6 +50,11 @@ class InstructionMix:
     atomics: int = 0
 
     @property
+    def load_widths(self) -> Mapping[int, int]:
+        """Bits that one thread moves from global memory, into registers or beside them."""
+        return Counter(self.global_loads) + Counter(self.async_widths)
+
+    @property
     def special_functions(self) -> int:
         """Of all kinds."""
         return sum(self.special.values())
@@ -60,7 +67,7 @@ class InstructionMix:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         values = dict(vars(self))
-        for name in ("global_loads", "global_stores"):
+        for name in ("async_widths", "global_loads", "global_stores"):
             values[name] = {f"{bits} bits": n for bits, n in values[name].items()}
         return values | {"spill_lines": list(self.spill_lines)}
 
@@ -129,6 +136,7 @@ def _mix(names: Counter[str], spill_lines: tuple[int, ...]) -> InstructionMix:
         tensor_core=dict(families["tensor"]),
         tma=dict(families["tma"]),
         async_copies=plain["LDGSTS"],
+        async_widths=dict(widths["LDGSTS"]),
         global_loads=dict(widths["LDG"]),
         global_stores=dict(widths["STG"]),
         spill_loads=plain["LDL"],

@@ -45,6 +45,7 @@ def test_instructions() -> None:
     assert mix.global_stores == {32: 1}
     assert (mix.spill_stores, mix.spill_loads, mix.spill_lines) == (2, 1, (9,))
     assert (mix.float_ops, mix.async_copies, mix.atomics) == (2, 1, 1)
+    assert mix.async_widths == {128: 1} and mix.load_widths[128] > mix.global_loads.get(128, 0)
     assert mix.special == {"MUFU.EX2": 2, "MUFU.RCP": 1}
     assert mix.total == 19  # all but the NOP
 
