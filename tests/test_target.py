@@ -124,6 +124,9 @@ def test_tests_of_another_module_of_that_name(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "one", files)
     assert target_of(repo, "pkg/one/kernels.py").tests == ("test/one/test_mm.py",)
     assert target_of(repo, "pkg/two/kernels.py").tests == ("test/two/test_kernels.py",)
+    none = {path: text for path, text in files.items() if path != "test/one/test_mm.py"}
+    repo = make_repo(tmp_path / "none", none)
+    assert "no committed test imports pkg/one/kernels.py" in refusal(repo, "pkg/one/kernels.py")
     loose = {"test/one/test_kernels.py": "from pkg import ops\n", "pkg/ops.py": ""}
     repo = make_repo(tmp_path / "two", {**files, **loose})
     assert target_of(repo, "pkg/one/kernels.py").tests == ("test/one/test_kernels.py",)
