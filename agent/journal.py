@@ -134,6 +134,16 @@ def read(path: Path) -> tuple[JournalLine, ...]:
     return tuple(_parse(data, path)[0])
 
 
+def beginning(path: Path) -> Started | None:
+    """How the run of a journal began, by its first line alone; None where that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            event = _decode(file.readline().removesuffix(b"\n"), 0, path).event
+    except (OSError, ValueError, RecursionError, JournalError):
+        return None
+    return event if isinstance(event, Started) else None
+
+
 def replay(events: Sequence[Event]) -> Run:
     """The run that the events make.
 

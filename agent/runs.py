@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import JournalError, TransitionError, UsageError, did_you_mean
-from agent.journal import JournalLine, read, replay
+from agent.journal import JournalLine, beginning, read, replay
 from agent.options import ASSISTANT, Request
 from agent.repository import Repository, shown
 from agent.state import Phase, Run
@@ -108,13 +108,9 @@ def taken_by(repository: Repository, run: Run) -> str:
     so that this one's was gone. Empty where none did."""
     assert run.started is not None
     later = ""
-    for path in journals(repository):
-        with suppress(JournalError, TransitionError):
-            other = replay([line.event for line in read(path)[:1]]).started
-            if other is None or other.branch != run.started.branch:
-                continue
-            if other.began_at_s > run.started.began_at_s:
-                later = other.run_id
+    for other in filter(None, map(beginning, journals(repository))):
+        same = other.branch == run.started.branch
+        later = other.run_id if same and other.began_at_s > run.started.began_at_s else later
     return later
 
 
