@@ -298,7 +298,7 @@ def _compare(
             with spent.on(CANDIDATE), arm.laid_out(their_call, variation.layout, deadline):
                 actual = arm.examine(seed, deadline, fill=FILLS[1])
                 if different := other_inputs(expected, actual):
-                    check.align_inputs(where, different, ours, arm, deadline)
+                    check.align_inputs(where, different, ours, arm, deadline, judged=False)
                     check.comparer().keep(expected := again(), deadline)
                     actual = arm.examine(seed, deadline, fill=FILLS[1])
                 check_call(where, expected, actual)

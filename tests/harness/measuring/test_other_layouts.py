@@ -413,3 +413,21 @@ def test_what_another_file_launches_and_what_tunes_itself_is_compared_too(
     outcome = verify(judge, kernel_alone(tmp_path / "wrong", *MASKS), origin)
     assert isinstance(outcome, Failure), compared(judge)
     assert outcome.reason.startswith("scale with ") and "64" in outcome.reason, outcome.reason
+
+
+def test_what_each_process_makes_otherwise_is_handed_over(
+    judge: PytestJudge, tmp_path: Path
+) -> None:
+    """As what a test quantizes in torch, which rounds by where it lies in memory."""
+    tests = TESTS.replace("import kernel\n", "import os\n\nimport kernel\n").replace(
+        "torch.randn(6, 64)", "torch.randn(6, 64) + os.getpid()"
+    )
+    origin = checkout(tmp_path / "origin", tests=tests)
+    right = checkout(tmp_path / "right", ("x * factor", "factor * x"), tests=tests)
+    outcome = verify(judge, right, origin)
+    assert isinstance(outcome, Verification), outcome
+    assert compared(judge) == {"6 odd", "64 odd", "64 even", "pitch", "spread", "offset"}
+    wrong = checkout(tmp_path / "wrong", *LOSSES["the step"][0], tests=tests)
+    outcome = verify(judge, wrong, origin)
+    assert isinstance(outcome, Failure)
+    assert "elements 2 apart" in outcome.reason
