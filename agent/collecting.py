@@ -95,6 +95,7 @@ class Collecting:
                     scripts=target.scripts,
                     captured=captured,
                     pass_env=request.options.command.pass_env,
+                    python=request.python,
                 ),
                 framework=target.backend,
                 log=self._log,

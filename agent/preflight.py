@@ -82,6 +82,7 @@ def target_on(found: Preflight, request: Request) -> tuple[Target, str, str]:
             request.bench,
             needs_tests=needs_tests,
             pass_env=request.options.command.pass_env,
+            python=request.python,
         )
 
     try:

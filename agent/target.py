@@ -79,6 +79,7 @@ def find_target(
     *,
     needs_tests: bool = True,
     pass_env: Collection[str] = (),
+    python: str = "",
 ) -> Target:
     """Find out what a run on `kernel` works on.
 
@@ -89,6 +90,7 @@ def find_target(
         benches: benchmark scripts that are perf tests.
         needs_tests: whether there have to be some already.
         pass_env: names of the variables that are handed on: what is suggested says so, too.
+        python: the interpreter that runs the tests, likewise.
 
     Raises:
         NoKernelError: the file holds no tile kernel; those that it imports from and do are named.
@@ -101,10 +103,8 @@ def find_target(
     except NoKernelError:
         if not (others := [path for path in importers.imported(kernel) if _holds(tree, path)]):
             raise
-        do = "does" if len(others) == 1 else "do"
-        raise NoKernelError(
-            f"{kernel} holds no tile kernel; {_listed(others)}, which it imports from, {do}"
-        ) from None
+        told = f"{_listed(others)}, which it imports from, {'does' if len(others) == 1 else 'do'}"
+        raise NoKernelError(f"{kernel} holds no tile kernel; {told}") from None
     benches = tuple(_benches(tree, benches, kernel))  # what is wrong there was given
     notes: list[str] = []
     if tests:
@@ -112,7 +112,7 @@ def find_target(
     else:
         own = kernel if calls_its_own(tree.read([kernel])[kernel]) else ""
         script = own or (BenchCommand.parse(benches[0]).path if benches else "")
-        made = or_captured(kernel, script=script, pass_env=pass_env)
+        made = or_captured(kernel, script=script, pass_env=pass_env, python=python)
         files, through = _found(tree, kernel, importers, made, needed=needs_tests)
         are_near = {*through} == {*importers.importing(kernel, through)}
         notes += _how_found(kernel, files, through, are_near=are_near)

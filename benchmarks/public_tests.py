@@ -46,6 +46,13 @@ class Outcome:
     took_s: float = 0.0
 
 
+def parts(text: str) -> tuple[str, str]:
+    """The kernels with what launches them, and the test."""
+    below = _TEST_BELOW.search(text)
+    cut = below.start() if below else len(text)
+    return text[:cut], text[cut:]
+
+
 def run(text: str, name: str, folder: Path, limit_s: float) -> Outcome:
     """Run a file in a process that is forked from this one, which has imported torch and Triton.
 
@@ -56,15 +63,14 @@ def run(text: str, name: str, folder: Path, limit_s: float) -> Outcome:
         limit_s: after that it is killed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    below = _TEST_BELOW.search(text)
-    cut = below.start() if below else len(text)
+    kernels, test = parts(text)
     path, answer = folder / name, folder / "answer.pt"
-    path.write_text(text[:cut], encoding="utf-8")
+    path.write_text(kernels, encoding="utf-8")
     answer.unlink(missing_ok=True)
     begun = time.monotonic()
     if (child := os.fork()) == 0:
         try:
-            _in_child(path, text[cut:], answer)
+            _in_child(path, test, answer)
         finally:
             os._exit(1)
     while os.waitpid(child, os.WNOHANG)[0] == 0:

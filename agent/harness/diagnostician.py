@@ -102,7 +102,7 @@ class Diagnostician:
         # a test that cannot be run without its GPU's work is none to run under a profiler
         asked = compiled is not None and compiled.work and not is_plain(facts)
         counters = self._counters(checkout, timed, until) if asked else NoCounters("")
-        explain = looking("explain", checkout.kernel, self.wanted.pass_env)
+        explain = looking("explain", checkout.kernel, self.wanted.pass_env, self.wanted.python)
         missing = [
             *_missing(compiled, timed, explain),
             *_several(facts, source, explain),
@@ -155,7 +155,7 @@ class Diagnostician:
         if not self.counters or self.gpu is None or not timed:
             return NoCounters("")
         if until == UNPROFILED:
-            profile = looking("diagnose", checkout.kernel, self.wanted.pass_env)
+            profile = looking("diagnose", checkout.kernel, self.wanted.pass_env, self.wanted.python)
             return NoCounters(NOT_NEEDED.format(profile))
         left_s = until - time.monotonic()
         if left_s < LEAST_PROFILE_S:

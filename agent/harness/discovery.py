@@ -60,6 +60,8 @@ class Selection:
 
     pass_env: tuple[str, ...] = ()
     """Variables that are handed on: what is suggested says so, too."""
+    python: str = ""
+    """The interpreter that runs the tests, likewise; empty: that of tile-agent."""
 
     @property
     def bench_ids(self) -> tuple[str, ...]:
@@ -131,7 +133,8 @@ def discover(
             said = f"{fault(text, checkout.root, nodeid)} (see {log})"
             held = read_in_vain(text, checkout.root, selection.pass_env)
             captures = bool(selection.captured)
-            told = with_remedy(said, checkout, held, selection.pass_env, captures=captures)
+            given = selection.pass_env, selection.python
+            told = with_remedy(said, checkout, held, *given, captures=captures)
             raise UsageError(f"the tests cannot be collected: {told}")
         if not everything.items:
             whys = (f"{nodeid}: {why}" for nodeid, why in everything.skipped)
@@ -176,7 +179,9 @@ def discover(
             raise NoTests(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
-                f"{or_captured(checkout.kernel, run, calls_its_own, selection.pass_env)}"
+                + or_captured(
+                    checkout.kernel, run, calls_its_own, selection.pass_env, selection.python
+                )
                 + (f" ({notes[-1]})" if notes else "")
             )
     notes += _timed_through(everything.items, perf)
@@ -253,7 +258,8 @@ def _uncollected(
     if _TOO_LONG.search(problem):
         they_hold = f"{', '.join(files)} {'hold' if len(files) > 1 else 'holds'}"
         return f"{they_hold} more tests than can be listed: choose some with --tests FILE::TEST"
-    told = with_remedy(problem, checkout, held, captures=bool(selection.captured))
+    given = selection.pass_env, selection.python
+    told = with_remedy(problem, checkout, held, *given, captures=bool(selection.captured))
     return f"the tests cannot be collected: {told}"
 
 

@@ -72,7 +72,8 @@ def escalation(run: Run) -> str:
         if line.startswith("missing: ")
     ]
     for_cause = _STEPS[diagnosis.cause] if diagnosis else ()
-    explain = looking("explain", started.kernel, started.options.command.pass_env)
+    passed = started.options.command.pass_env
+    explain = looking("explain", started.kernel, passed, started.python)
     return render(
         "escalation.md.j2",
         kernel=started.kernel,

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from agent.errors import ExitCode
-from agent.journal import Journal
+from agent.journal import Journal, replay
 from tests.support.history import HISTORY
 from tests.support.project import COUNTED, PROJECT, SLOW, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
@@ -417,6 +417,7 @@ def test_status_says_of_older_runs_what_they_came_to(repo: Path) -> None:
             journal.append(event)
         journal.close()
         os.utime(journal.path, (number, number))
+    git(repo, "branch", replay(HISTORY).started.branch)
     first, second, third = tile_agent(repo, "status", "--json").json["runs"]
     assert first.keys() == second.keys() < third.keys()
     assert {"run", "kernel", "branch", "phase", "kept", "speedup", "next"} <= first.keys()

@@ -119,6 +119,11 @@ class Examiner:
         """Whether the origin's worker is there."""
         return self._origin is not None
 
+    @property
+    def compared_layouts(self) -> tuple[str, ...]:
+        """Calls of the tests in other layouts, in which the last candidate was compared."""
+        return tuple(map(str, self._layouts.compared))
+
     def end_origin(self) -> None:
         """Have the origin's worker give back what it holds of the GPU; another takes its place."""
         self._drop_origin()

@@ -211,6 +211,7 @@ def with_remedy(
     modules: Modules | None,
     held: Sequence[str] = (),
     passed: Sequence[str] = (),
+    python: str = "",
     *,
     captures: bool = False,
 ) -> str:
@@ -221,15 +222,18 @@ def with_remedy(
         modules: what the checkout has, which is not to be installed; None where no module lacks.
         held: what `read_in_vain` found.
         passed: names of the variables that are handed on.
+        python: the interpreter that runs the tests.
         captures: whether the tests were captured for this run, which then cannot do without.
     """
     place = _IN_A_FILE.match(said)
     others = not captures and modules is not None and _may_do_without(place, modules.kernel)
     if modules is not None and (lacking := _LACKING.search(said)):
-        return said + _found(lacking[1], place[0] if place else "", modules, passed, others=others)
+        captured = or_captured(modules.kernel, pass_env=passed, python=python)
+        ways = ["choose other tests with --tests", captured] if others else []
+        return said + _found(lacking[1], place[0] if place else "", modules, ways)
     also = ""
     if others and modules is not None:
-        run = or_captured_in_run(modules.kernel, passed)
+        run = or_captured_in_run(modules.kernel, passed, python)
         also = f"; or choose other tests with --tests, {run}"
     if unset := _UNSET.search(said):  # PyTorch's speaks of CUDA, and means its compiler
         return f"{said}: set it, and hand it on with --pass-env {unset[1]}{also}"
@@ -252,10 +256,8 @@ def _may_do_without(place: re.Match[str] | None, kernel: str) -> bool:
     return path != PurePosixPath(kernel) and not is_above
 
 
-def _found(name: str, file: str, modules: Modules, passed: Sequence[str], *, others: bool) -> str:
-    """What lets a module be found that a file imports, or does without, as other tests may."""
-    captured = or_captured(modules.kernel, pass_env=passed)
-    ways = ["choose other tests with --tests", captured] if others else []
+def _found(name: str, file: str, modules: Modules, ways: Sequence[str]) -> str:
+    """What lets a module be found that a file imports; `ways` are those to do without."""
     if modules.has_module(name):
         return f": {', '.join(['mend and commit it', *ways])}"
     if off := _off_the_path(modules.beside(file, name) if file else ""):
