@@ -27,6 +27,7 @@ from agent.harness.diagnostician import (
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from agent.launches import ObservedLaunch, ObservedTensor
+from agent.suggesting import looking
 from agent.syntax import Source
 from tests.support.evidence import CUTILE, TEST, TRITON, evidence
 from tests.support.repo import write
@@ -63,6 +64,10 @@ def compiling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkS
         patch.delenv("TRITON_INTERPRET", raising=False)
         with start_server(tmp_path_factory.mktemp("server") / "server.log") as server:
             yield server
+
+
+GIVEN = "kernel.py", (), warm_interpreter()
+"""What a suggested command gives again."""
 
 
 def wanted(backend: str) -> Wanted:
@@ -274,7 +279,7 @@ def test_variants_of_a_kernel_that_is_not_tuned_are_its_tests(tmp_path: Path) ->
     found = Diagnostician(wanted("triton"), None).diagnose(checkout, {}, made)
     assert found.evidence[-1] == (
         "missing: scale_kernel is compiled in 2 variants, for the shapes, types and settings of "
-        "its tests: none stands for all of them; `tile-agent explain --kernel kernel.py` shows them"
+        f"its tests: none stands for all of them; {looking('explain', *GIVEN)} shows them"
     )
 
 
@@ -292,7 +297,7 @@ def test_counters_are_not_read_unasked_nor_where_time_says_it_all(
     doctor = Diagnostician(wanted("triton"), H200)
     doctor.diagnose(checkout, {"test_kernel.py::test_perf_run": 0.00245}, made)  # 71 %
     unprofiled = doctor.diagnose(checkout, levels_ms, made, until=UNPROFILED)
-    not_needed = NOT_NEEDED.format("`tile-agent diagnose --kernel kernel.py`")
+    not_needed = NOT_NEEDED.format(looking("diagnose", *GIVEN))
     assert any(not_needed in line for line in unprofiled.evidence)
     assert not asked
     doctor.diagnose(checkout, levels_ms, made)
