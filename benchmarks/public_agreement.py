@@ -13,9 +13,7 @@ OUT/public_agreement.md at the end; a file that OUT holds is not run again. Take
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ from agent.playbook import for_backend
 from agent.playbook.base import Optimization
 from agent.syntax import Source
 from benchmarks.public_kernels import KERNELS
-from benchmarks.public_tests import Outcome, run
+from benchmarks.public_tests import Outcome, asked, run
 from benchmarks.spec import replace_whole
 
 LIMIT_S = 25.0
@@ -44,28 +42,18 @@ MADE = "public_agreement"
 
 def main() -> int:
     """Run them. Returns 1 where something written does not agree."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("out", type=Path)
-    parser.add_argument("tritonbench", type=Path, help="a git clone of it")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="of each origin")
-    asked = parser.parse_args()
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        parser.error("set TRITON_INTERPRET=1: nothing is launched on a GPU")
-    asked.out.mkdir(parents=True, exist_ok=True)
-    made = asked.out / f"{MADE}.json"
+    wanted = asked(__doc__, LIMIT_S)
+    made = wanted.out / f"{MADE}.json"
     known: dict[str, Any] = json.loads(made.read_text()) if made.exists() else {}
-    for path in sorted((asked.tritonbench / KERNELS).glob("*.py")):
-        if path.stem in known or (asked.names and path.stem not in asked.names):
+    for path in sorted((wanted.tritonbench / KERNELS).glob("*.py")):
+        if path.stem in known or (wanted.names and path.stem not in wanted.names):
             continue
-        known[path.stem] = _file(path, asked.out / path.stem, asked.limit_s)
+        known[path.stem] = _file(path, wanted.out / path.stem, wanted.limit_s)
         replace_whole(made, json.dumps(known, indent=1))
         faults = [v for v in known[path.stem]["variants"] if v["fault"]]
         told = known[path.stem]["left_out"] or f"{len(known[path.stem]['variants'])} variants"
         print(f"{path.stem}: {told}", *map(_line, faults), sep="\n  ", flush=True)
-    replace_whole(asked.out / f"{MADE}.md", report(known))
+    replace_whole(wanted.out / f"{MADE}.md", report(known))
     return 1 if any(v["fault"] for each in known.values() for v in each["variants"]) else 0
 
 

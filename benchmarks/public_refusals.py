@@ -12,7 +12,6 @@ Takes an hour.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -30,7 +29,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.measurement import Failure
 from benchmarks.public_kernels import KERNELS
-from benchmarks.public_tests import parts
+from benchmarks.public_tests import asked, parts
 from benchmarks.spec import replace_whole
 
 LIMIT_S = 120.0
@@ -49,28 +48,18 @@ NOTHING = "\n_NOTHING = None\n"
 
 def main() -> int:
     """Judge them. Returns 1 where one is refused."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("out", type=Path)
-    parser.add_argument("tritonbench", type=Path, help="a git clone of it")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="of each file")
-    asked = parser.parse_args()
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        parser.error("set TRITON_INTERPRET=1: nothing is launched on a GPU")
-    out = asked.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
+    wanted = asked(__doc__, LIMIT_S)
+    out = wanted.out.resolve()
     made = out / f"{MADE}.json"
     known: dict[str, Any] = json.loads(made.read_text()) if made.exists() else {}
     server = ForkServer(
         sys.executable, dict(os.environ), out / "server.log", confinement=Confinement()
     )
     with server:
-        for path in sorted((asked.tritonbench / KERNELS).glob("*.py")):
-            if path.stem in known or (asked.names and path.stem not in asked.names):
+        for path in sorted((wanted.tritonbench / KERNELS).glob("*.py")):
+            if path.stem in known or (wanted.names and path.stem not in wanted.names):
                 continue
-            known[path.stem] = found = judged(path, out / path.stem, server, asked.limit_s)
+            known[path.stem] = found = judged(path, out / path.stem, server, wanted.limit_s)
             replace_whole(made, json.dumps(known, indent=1))
             told = found["refused"] or found["left_out"] or f"{found['layouts']} layouts"
             print(f"{path.stem}: {told} ({found['took_s']:.0f} s)", flush=True)

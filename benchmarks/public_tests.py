@@ -7,6 +7,7 @@ returned and what their arguments held afterwards, which many of these tests thr
 
 from __future__ import annotations
 
+import argparse
 import functools
 import importlib.util
 import os
@@ -33,6 +34,27 @@ from tile_agent_pytest.observed_launches import LaunchObserver
 from tile_agent_pytest.observed_tunings import TuningLog
 
 _TEST_BELOW = re.compile(r"^#{80,}$", re.MULTILINE)
+
+
+def asked(about: str | None, limit_s: float) -> argparse.Namespace:
+    """What the command line of a benchmark over these files asks for; its folder is made.
+
+    Args:
+        about: what the benchmark's own docstring says.
+        limit_s: of each file, where the command line gives none.
+    """
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("tritonbench", type=Path, help="a git clone of it")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--limit-s", type=float, default=limit_s, help="of each file")
+    found = parser.parse_args()
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        parser.error("set TRITON_INTERPRET=1: nothing is launched on a GPU")
+    found.out.mkdir(parents=True, exist_ok=True)
+    return found
 
 
 @dataclass

@@ -48,20 +48,27 @@ result_gold = test_scale()
 """
 
 
+def clone_with(tmp_path: Path, **texts: str) -> Path:
+    """A clone of the benchmark with these files in its set G."""
+    folder = tmp_path / "bench" / KERNELS
+    folder.mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(text)
+    return tmp_path / "bench"
+
+
 @pytest.mark.full
 def test_each_variant_runs_by_the_files_own_test(tmp_path: Path) -> None:
     """What the functions return is compared, which the test throws away."""
-    folder = tmp_path / "bench" / KERNELS
-    folder.mkdir(parents=True)
-    (folder / "scale.py").write_text(KERNEL + LINE + TEST)
-    (folder / "broken.py").write_text(f"{KERNEL}{LINE}raise OSError('no such file')\n")
-    (folder / "noise.py").write_text(
-        KERNEL.replace("return y", "return y + __import__('time').time_ns() % 1_000_003")
-        + LINE
-        + TEST
+    noise = KERNEL.replace("return y", "return y + __import__('time').time_ns() % 1_000_003")
+    bench = clone_with(
+        tmp_path,
+        scale=KERNEL + LINE + TEST,
+        broken=f"{KERNEL}{LINE}raise OSError('no such file')\n",
+        noise=noise + LINE + TEST,
     )
     out = tmp_path / "out"
-    words = [sys.executable, "-m", "benchmarks.public_agreement", str(out), str(tmp_path / "bench")]
+    words = [sys.executable, "-m", "benchmarks.public_agreement", str(out), str(bench)]
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(
         words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.public_kernels import KERNELS
-from tests.benchmarks.test_public_agreement import KERNEL, LINE, ROOT, TEST
+from tests.benchmarks.test_public_agreement import KERNEL, LINE, ROOT, TEST, clone_with
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -20,14 +19,15 @@ BY_PROCESS = "y * (1 if __import__('pathlib').Path.cwd().name == 'origin' else 3
 
 @pytest.mark.full
 def test_each_file_is_judged_as_a_candidate_for_itself(tmp_path: Path) -> None:
-    folder = tmp_path / "bench" / KERNELS
-    folder.mkdir(parents=True)
-    (folder / "scale.py").write_text(KERNEL + LINE + TEST)
-    (folder / "broken.py").write_text(f"{KERNEL}{LINE}raise OSError('no such file')\n")
     other = KERNEL.replace("return y", f"return {BY_PROCESS}")
-    (folder / "other.py").write_text(other + LINE + TEST)
+    bench = clone_with(
+        tmp_path,
+        scale=KERNEL + LINE + TEST,
+        broken=f"{KERNEL}{LINE}raise OSError('no such file')\n",
+        other=other + LINE + TEST,
+    )
     out = tmp_path / "out"
-    words = [sys.executable, "-m", "benchmarks.public_refusals", str(out), str(tmp_path / "bench")]
+    words = [sys.executable, "-m", "benchmarks.public_refusals", str(out), str(bench)]
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(
         words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
